@@ -1,0 +1,181 @@
+"""The pipe between the daemon and its engine worker: length-prefixed msgpack, typed both ways.
+
+`turn` numbers rise within one worker. A `Cancel` names the turn it means, so that a cancel that
+comes late never touches the next one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
+from shared.protocol.api import Event, Sampling, ToolCall, Usage
+
+WORKER_PROTOCOL = 1
+
+
+class Message(msgspec.Struct, kw_only=True):
+    """Base of both directions."""
+
+
+# --- daemon to worker --------------------------------------------------------------------------
+
+
+class Heartbeat(Message, tag="heartbeat", kw_only=True):
+    """The owner lives. Sent three times within the watchdog's time."""
+
+
+class Load(Message, tag="load", kw_only=True):
+    """Load once; answered by `Loaded` or `Failed`, with `Progress` between. `memory_limit`: bytes or None.
+
+    `limits` are seconds and bytes that the daemon's settings fix (template deadline, parked budget).
+    """
+
+    turn: int
+    identity: RequestedIdentity
+    model: dict[str, Any]
+    num_ctx: int
+    threads: int = 0
+    parked_bytes: int = 0
+    template_deadline: float = 2.0
+
+
+class Turn(Message, tag="turn", kw_only=True):
+    """Render, ensure the prefix, prefill, decode. Answered by `Emitted`* then `Done` or `Failed`."""
+
+    turn: int
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]]
+    params: Sampling
+    conversation: str | None = None
+
+
+class Warm(Message, tag="warm", kw_only=True):
+    """Ensure a prefix alone. Answered by `Done` or `Failed`."""
+
+    turn: int
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]]
+
+
+class Fill(Message, tag="fill", kw_only=True):
+    turn: int
+    prefix: str
+    suffix: str
+    params: Sampling
+
+
+class Embed(Message, tag="embed", kw_only=True):
+    turn: int
+    texts: list[str]
+
+
+class Count(Message, tag="count", kw_only=True):
+    """Answered beside a running turn by `Counted` or `Failed`."""
+
+    turn: int
+    messages: list[dict[str, Any]] | None
+    tools: list[dict[str, Any]]
+    text: list[str] | None
+
+
+class Cancel(Message, tag="cancel", kw_only=True):
+    turn: int
+
+
+class Sample(Message, tag="sample", kw_only=True):
+    """Asks for the worker's own account of what runs; answered by `Account`."""
+
+
+class Close(Message, tag="close", kw_only=True):
+    """Free everything and exit 0."""
+
+
+# --- worker to daemon --------------------------------------------------------------------------
+
+
+class WorkerHello(Message, tag="hello", kw_only=True):
+    """Sent before any native import. `start_token` proves the pid (see shared.lease.identity)."""
+
+    protocol: int
+    version: str
+    pid: int
+    start_token: str
+
+
+class Imported(Message, tag="imported", kw_only=True):
+    """The engine library is in memory; a load may come. `runtime_digest` names its version."""
+
+    runtime_digest: str
+    seconds: float
+
+
+class Progress(Message, tag="progress", kw_only=True):
+    """0 to 1, of the load named by `turn`."""
+
+    turn: int
+    fraction: float
+
+
+class Loaded(Message, tag="loaded", kw_only=True):
+    """`measured_bytes`: what the process really took for it."""
+
+    turn: int
+    identity: ResolvedIdentity
+    capabilities: dict[str, Any]
+    measured_bytes: int
+    seconds: float
+    warnings: list[str] = []
+
+
+class Emitted(Message, tag="emitted", kw_only=True):
+    turn: int
+    events: list[Event]
+
+
+class Done(Message, tag="done", kw_only=True):
+    """End of a turn, warm, fill or embed. Seconds; `vectors` only for embed, `text` only for fill.
+
+    `state_valid` false means that the engine could not prove its state good: close the slot.
+    """
+
+    turn: int
+    finish_reason: str
+    usage: Usage
+    prefill_s: float = 0.0
+    first_token_s: float = 0.0
+    decode_s: float = 0.0
+    tool_calls: list[ToolCall] = []
+    text: str = ""
+    vectors: list[list[float]] = []
+    state_valid: bool = True
+    warnings: list[str] = []
+
+
+class Counted(Message, tag="counted", kw_only=True):
+    turn: int
+    each: list[int]
+    total: int
+
+
+class Failed(Message, tag="failed", kw_only=True):
+    """`error` is a wire error object (shared.errors); `state_valid` as in `Done`."""
+
+    turn: int
+    error: dict[str, Any]
+    state_valid: bool = True
+
+
+class Account(Message, tag="account", kw_only=True):
+    """What the engine thread runs: the turn number or None, its stage, and seconds since progress."""
+
+    running: int | None
+    stage: str
+    quiet_s: float
+    rss_bytes: int = 0
+
+
+ToWorker = Heartbeat | Load | Turn | Warm | Fill | Embed | Count | Cancel | Sample | Close
+FromWorker = WorkerHello | Imported | Progress | Loaded | Emitted | Done | Counted | Failed | Account

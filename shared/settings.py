@@ -1,0 +1,179 @@
+"""Every number that may be configured, once: default, unit, reason and source.
+
+The docs page and the checks are made from this table. Precedence: command-line flag, environment
+(`MODELD_<NAME>`), the TOML file, the default. A bad value is an error that names its source.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+
+from shared.errors import ModeldError
+
+MIB = 1024 * 1024
+
+
+class SettingInvalid(ModeldError):
+    """A configured value cannot be used; says where it came from."""
+
+    kind = "setting_invalid"
+    code = -32602
+    fields = ("name", "source", "reason")
+    summary = "setting {name} from {source}: {reason}"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The numbers in force in one process. Seconds and bytes unless a name says otherwise."""
+
+    lease_ttl: float = 10.0
+    grace_window: float = 60.0
+    heal_debounce: float = 5.0
+    away_check: float = 0.5
+    idle_ttl_connected: float = 30 * 60.0
+    idle_ttl: float = 5 * 60.0
+    queue_limit: int = 32
+    queue_wait: float = 120.0
+    affinity_bound: float = 30.0
+    affinity_load_factor: float = 10.0
+    switch_asks_within: float = 60.0
+    hold_ttl: float = 15.0
+    step_gap: float = 5.0
+    reaper_silence: float = 5.0
+    reaper_samples: int = 3
+    reaper_interval: float = 1.0
+    cancel_limit: float = 2.0
+    shutdown_drain: float = 10.0
+    load_stall: float = 60.0
+    load_rollback: float = 10.0
+    memory_recovery_wait: float = 5.0
+    dial_timeout: float = 1.0
+    memory_reserve_floor: int = 512 * MIB
+    memory_reserve_fraction: float = 0.10
+    memory_reserve_cap: float = 0.25
+    least_context: int = 4096
+    parked_fraction: float = 0.25
+    message_limit: int = 64 * MIB
+    stalled_bytes: int = 4 * MIB
+    stalled_seconds: float = 10.0
+    status_interval: float = 0.1
+    gap_wait: float = 3.0
+    template_deadline: float = 2.0
+    backend: str = "auto"
+    model_folders: tuple[str, ...] = ()
+    threads: int = 0
+
+    @property
+    def lease_renew(self) -> float:
+        """A third of the ttl: two renewals may fail before the fence."""
+        return self.lease_ttl / 3
+
+    @property
+    def lease_margin(self) -> float:
+        """Distance kept between the owner's own fence and a contender's patience."""
+        return max(self.lease_ttl / 4, 0.25)
+
+    @property
+    def worker_watchdog(self) -> float:
+        """Awake seconds without an owner heartbeat after which a worker ends itself."""
+        return self.lease_ttl - self.lease_margin
+
+
+REASONS: dict[str, str] = {
+    "lease_ttl": "least 1 s; below that a loaded laptop loses its lease to scheduling",
+    "grace_window": "how long pickers keep the last backend's models after the owner went away",
+    "heal_debounce": "one reconcile for all resolution misses within this time",
+    "away_check": "how often a bridge looks at the lease records while the backend is away",
+    "idle_ttl_connected": "idle time before the model is unloaded while an editor is connected",
+    "idle_ttl": "idle time before the model is unloaded with no editor connected",
+    "queue_limit": "turns waiting at once; more are refused with queue_full",
+    "queue_wait": "longest wait of one turn in the queue",
+    "affinity_bound": "how long turns of the resident model may run ahead of a waiting switch",
+    "affinity_load_factor": "the bound is at least this many load times of the waiting model",
+    "switch_asks_within": "a switch asks when another client used the active model this recently",
+    "hold_ttl": "a run/hold that is not renewed for this long is dropped",
+    "step_gap": "longest pause between the single steps of a turn lease",
+    "reaper_silence": "silence after which a turn lease is compared with the engine's account",
+    "reaper_samples": "contradicting samples needed before a lease is reaped",
+    "reaper_interval": "time between samples",
+    "cancel_limit": "time without progress toward a stop before the worker is killed",
+    "shutdown_drain": "how long a stop waits for the running turn",
+    "load_stall": "a load without progress for this long is ended",
+    "load_rollback": "a load whose callers have all gone is undone after this",
+    "memory_recovery_wait": "how long a switch waits for the old model's memory to come back",
+    "dial_timeout": "a connection not accepted for this long means busy, never dead",
+    "memory_reserve_floor": "kept free for the desktop at least",
+    "memory_reserve_fraction": "kept free for the desktop, as a part of the device",
+    "memory_reserve_cap": "the reserve is never more than this part of the device",
+    "least_context": "smallest context that `auto` settles for, in tokens",
+    "parked_fraction": "part of free memory at load that parked conversations may use",
+    "message_limit": "largest JSON-RPC message",
+    "stalled_bytes": "unsent bytes after which a client counts as stalled",
+    "stalled_seconds": "time without drain after which a client counts as stalled",
+    "status_interval": "least time between two status pushes to one client",
+    "gap_wait": "how long a turn waits visibly for a restarting daemon",
+    "template_deadline": "longest time a chat template may take to render",
+    "backend": "auto, llama, openvino or none",
+    "model_folders": "folders searched for models besides the store and the known places",
+    "threads": "engine threads; 0 means the physical cores this process may use",
+}
+
+_LEAST: dict[str, float] = {"lease_ttl": 1.0, "queue_limit": 1, "reaper_samples": 1, "message_limit": 1024}
+BACKENDS = ("auto", "llama", "openvino", "none")
+_TYPES = get_type_hints(Settings)
+
+
+def load_settings(
+    environ: Mapping[str, str] = os.environ,
+    file: Path | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Merge flag, environment, file and default.
+
+    `flags` holds values already parsed (None means not given). Raises SettingInvalid.
+    """
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for name, value in _from_file(file).items():
+        values[name], sources[name] = value, str(file)
+    for name in Settings.__struct_fields__:
+        variable = f"MODELD_{name.upper()}"
+        if variable in environ:
+            values[name], sources[name] = environ[variable], f"environment variable {variable}"
+    for name, value in (flags or {}).items():
+        if value is not None:
+            values[name], sources[name] = value, f"flag --{name.replace('_', '-')}"
+    checked = {name: _check(name, value, sources[name]) for name, value in values.items()}
+    return Settings(**checked)
+
+
+def _from_file(file: Path | None) -> dict[str, Any]:
+    if file is None or not file.exists():
+        return {}
+    import tomllib  # 15 ms, only with a config file
+
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingInvalid(name="*", source=str(file), reason=str(error)) from error
+    return {key: value for key, value in content.items() if not isinstance(value, dict)}
+
+
+def _check(name: str, value: Any, source: str) -> Any:
+    if name not in _TYPES:
+        raise SettingInvalid(name=name, source=source, reason="no such setting")
+    if name == "model_folders" and isinstance(value, str):
+        value = [part for part in value.split(os.pathsep) if part]
+    try:
+        checked = msgspec.convert(value, _TYPES[name], strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingInvalid(name=name, source=source, reason=str(error)) from error
+    if name == "backend" and checked not in BACKENDS:
+        raise SettingInvalid(name=name, source=source, reason=f"one of {', '.join(BACKENDS)}")
+    if isinstance(checked, (int, float)) and not _LEAST.get(name, 0) <= checked < float("inf"):
+        raise SettingInvalid(name=name, source=source, reason=f"at least {_LEAST.get(name, 0)}")
+    return checked
