@@ -1,0 +1,71 @@
+"""What every test shares: the loop it runs on, a private data root, and proof that it left nothing behind."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from leaks import Children, end_processes_of
+from shared.paths import DataRoot
+
+pytest_plugins = ["weights"]
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """modeld runs on asyncio alone: Windows pipes exist nowhere else."""
+    return "asyncio"
+
+
+@pytest.fixture
+def short_tmp() -> Iterator[Path]:
+    """A private folder whose path leaves room for a socket name (tmp_path is too long on macOS)."""
+    folder = Path(tempfile.mkdtemp(prefix="md-"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def private_home(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """HOME and every XDG folder private, so that no test sees the models or settings of the user."""
+    for variable, name in {
+        "HOME": "home",
+        "XDG_RUNTIME_DIR": "run",
+        "XDG_CACHE_HOME": "home/.cache",
+        "XDG_CONFIG_HOME": "home/.config",
+        "XDG_DATA_HOME": "home/.local/share",
+        "XDG_STATE_HOME": "home/.local/state",
+    }.items():
+        folder = short_tmp / name
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        monkeypatch.setenv(variable, str(folder))
+    for variable in ("HF_HOME", "HF_HUB_CACHE", "OLLAMA_MODELS", "MODELD_CONFIG"):
+        monkeypatch.delenv(variable, raising=False)
+    return short_tmp / "home"
+
+
+@pytest.fixture
+def data_root(short_tmp: Path, private_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DataRoot]:
+    """A private data root in MODELD_DATA_ROOT; afterwards no process that lives on it may be left."""
+    del private_home
+    root = DataRoot(short_tmp / "data")
+    root.path.mkdir(mode=0o700)
+    monkeypatch.setenv("MODELD_DATA_ROOT", str(root.path))
+    yield root
+    left = end_processes_of(root.path)
+    assert not left, f"processes left behind on this test's data root: {left}"
+
+
+@pytest.fixture(autouse=True)
+def no_child_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test ends every process it started; unit tests start none."""
+    if request.node.get_closest_marker("unit"):
+        yield
+        return
+    before = Children.now()
+    yield
+    left = Children.now().wait_gone(before)
+    assert not left, f"child processes left behind: {left}"
