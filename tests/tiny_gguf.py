@@ -1,0 +1,145 @@
+"""Writes real, tiny GGUF models that llama.cpp loads in milliseconds.
+
+A byte-level vocabulary (every text has tokens, one or a few bytes each), random but seeded weights
+and a chat template. What they answer is noise; it is deterministic noise, which is what tests of
+reuse, cancel, parking and counting need. Two shapes: `llama` (plain attention) and `gemma3`
+(a sliding window on most layers, so that memory cannot be cut at will).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import gguf
+import numpy as np
+
+Shape = Literal["llama", "gemma3"]
+
+CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+SPECIAL = (
+    "<|endoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|fim_prefix|>",
+    "<|fim_middle|>",
+    "<|fim_suffix|>",
+)
+_MERGES = ("t h", "i n", "a n", "e r", "th e", "Ġ a", "Ġ th", "an d")
+
+
+def byte_alphabet() -> list[str]:
+    """The 256 printable characters that byte-level BPE writes for the bytes 0 to 255, in byte order."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    spare = iter(range(0x100, 0x200))
+    return [chr(byte) if byte in printable else chr(next(spare)) for byte in range(256)]
+
+
+def write_tiny_gguf(
+    path: Path,
+    *,
+    shape: Shape = "llama",
+    seed: int = 1,
+    layers: int = 2,
+    width: int = 64,
+    context: int = 4096,
+    window: int = 32,
+    template: str | None = CHATML,
+    name: str = "tiny",
+    metadata: dict[str, str] | None = None,
+) -> Path:
+    """Write one model and answer its path.
+
+    `width` is the embedding width (a multiple of 32), `context` the trained context in tokens,
+    `window` the sliding window of `gemma3`. `template` None writes a model without a chat template.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    writer = gguf.GGUFWriter(path, shape)
+    writer.add_name(name)
+    _hyperparameters(writer, layers=layers, width=width, context=context)
+    if shape == "gemma3":
+        writer.add_sliding_window(window)
+        writer.add_key_length(width // 4)
+        writer.add_value_length(width // 4)
+    tokens = _vocabulary(writer)
+    if template is not None:
+        writer.add_chat_template(template)
+    for key, value in (metadata or {}).items():
+        writer.add_string(key, value)
+    for tensor, data in _weights(shape, seed, layers, width, len(tokens)).items():
+        writer.add_tensor(tensor, data)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _hyperparameters(writer: Any, *, layers: int, width: int, context: int) -> None:
+    writer.add_context_length(context)
+    writer.add_embedding_length(width)
+    writer.add_block_count(layers)
+    writer.add_feed_forward_length(2 * width)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_freq_base(10000.0)
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+
+
+def _vocabulary(writer: Any) -> list[str]:
+    merged = ["".join(pair.split(" ")) for pair in _MERGES]
+    tokens = [*byte_alphabet(), *merged, *SPECIAL]
+    plain = len(tokens) - len(SPECIAL)
+    types = [gguf.TokenType.NORMAL] * plain + [gguf.TokenType.CONTROL] * len(SPECIAL)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    writer.add_token_merges(list(_MERGES))
+    ids = {text: plain + index for index, text in enumerate(SPECIAL)}
+    writer.add_bos_token_id(ids["<|endoftext|>"])
+    writer.add_eos_token_id(ids["<|im_end|>"])
+    writer.add_add_bos_token(False)
+    writer.add_uint32("tokenizer.ggml.fim_pre_token_id", ids["<|fim_prefix|>"])
+    writer.add_uint32("tokenizer.ggml.fim_suf_token_id", ids["<|fim_suffix|>"])
+    writer.add_uint32("tokenizer.ggml.fim_mid_token_id", ids["<|fim_middle|>"])
+    return tokens
+
+
+def _weights(shape: Shape, seed: int, layers: int, width: int, vocabulary: int) -> dict[str, Any]:
+    random = np.random.default_rng(seed)
+    head, kv = width // 4, width // 2
+
+    def matrix(rows: int, columns: int, scale: float = 1.0) -> Any:
+        return (random.standard_normal((rows, columns)) * scale / np.sqrt(columns)).astype(np.float32)
+
+    def ones(count: int) -> Any:
+        return np.ones(count, dtype=np.float32)
+
+    tensors: dict[str, Any] = {"token_embd.weight": matrix(vocabulary, width, 8.0), "output_norm.weight": ones(width)}
+    output = matrix(vocabulary, width, 3.0)
+    output[-len(SPECIAL) :] = 0.0  # a special token is never the likeliest, so greedy answers do not end
+    output[128:256] = 0.0  # nor is half a UTF-8 character: the noise stays readable text
+    output[:32] = 0.0
+    tensors["output.weight"] = output
+    for layer in range(layers):
+        block = f"blk.{layer}"
+        tensors[f"{block}.attn_norm.weight"] = ones(width)
+        tensors[f"{block}.ffn_norm.weight"] = ones(width)
+        tensors[f"{block}.attn_q.weight"] = matrix(width, width, 2.0)
+        tensors[f"{block}.attn_k.weight"] = matrix(kv, width, 2.0)
+        tensors[f"{block}.attn_v.weight"] = matrix(kv, width, 2.0)
+        tensors[f"{block}.attn_output.weight"] = matrix(width, width, 2.0)
+        tensors[f"{block}.ffn_gate.weight"] = matrix(2 * width, width)
+        tensors[f"{block}.ffn_up.weight"] = matrix(2 * width, width)
+        tensors[f"{block}.ffn_down.weight"] = matrix(width, 2 * width)
+        if shape == "gemma3":
+            for norm, size in (("attn_q_norm", head), ("attn_k_norm", head)):
+                tensors[f"{block}.{norm}.weight"] = ones(size)
+            for norm in ("post_attention_norm", "post_ffw_norm"):
+                tensors[f"{block}.{norm}.weight"] = ones(width)
+    return tensors
