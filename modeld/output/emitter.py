@@ -1,0 +1,174 @@
+"""Collects what the grammars find, as wire events: monotone, trimmed where a model only adds air."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from shared.protocol.api import Event, Generating, ReasoningDelta, TextDelta, Thinking, ToolCall, ToolCallDelta
+
+
+class _Trimmed:
+    """Text without white space at its begin (if asked) and end. Pieces of white space wait for more."""
+
+    __slots__ = ("_lead", "_tail")
+
+    def __init__(self, *, lead: bool) -> None:
+        self._lead = lead
+        self._tail: list[str] = []
+
+    def feed(self, text: str) -> str:
+        body = text.rstrip()
+        if not body:
+            self._tail.append(text)
+            return ""
+        whole = "".join(self._tail) + body
+        self._tail = [text[len(body) :]] if len(body) < len(text) else []
+        if self._lead:
+            self._lead = False
+            return whole.lstrip()
+        return whole
+
+    def rest(self) -> str:
+        """White space at the end, given up; "" where nothing else ever came and the begin is trimmed."""
+        tail, self._tail = "".join(self._tail), []
+        return "" if self._lead else tail
+
+
+class Emitter:
+    """The events of one output, in order. `take` empties it."""
+
+    def __init__(self, new_id: Callable[[], str]) -> None:
+        self._new_id = new_id
+        self._events: list[Event] = []
+        self._mode: type[Event] | None = None
+        self._text = _Trimmed(lead=False)
+        self._thought = _Trimmed(lead=True)
+        self._unclosed: list[str] = []
+        self._arguments: list[str] = []
+        self._call: tuple[str, str] | None = None
+        self._index = -1
+        self.calls: list[ToolCall] = []
+        self.said = False
+        self.thinking = False
+
+    def take(self) -> list[Event]:
+        """The events since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    # --- answer ------------------------------------------------------------------------------
+
+    def text(self, text: str) -> None:
+        """A part of the answer."""
+        self._say(self._text.feed(text))
+
+    def end_text(self) -> None:
+        """The output ends: white space at its end is the answer's own."""
+        self._say(self._text.rest())
+
+    def _say(self, text: str) -> None:
+        if not text:
+            return
+        self._enter(Generating)
+        self.said = self.said or not text.isspace()
+        last = self._events[-1] if self._events else None
+        if isinstance(last, TextDelta):
+            last.text += text
+        else:
+            self._events.append(TextDelta(text=text))
+
+    # --- reasoning ---------------------------------------------------------------------------
+
+    def open_reasoning(self) -> None:
+        """White space of the answer just before a thought is dropped, and that after it too."""
+        self.thinking = True
+        self._thought = _Trimmed(lead=True)
+        self._unclosed = []
+
+    def reasoning(self, text: str) -> None:
+        """A part of the thoughts."""
+        text = self._thought.feed(text)
+        if not text:
+            return
+        self._enter(Thinking)
+        self._unclosed.append(text)
+        last = self._events[-1] if self._events else None
+        if isinstance(last, ReasoningDelta):
+            last.text += text
+        else:
+            self._events.append(ReasoningDelta(text=text))
+
+    def inner_close(self) -> None:
+        """A nested thought ended: were the outer one never closed, the answer would begin here."""
+        self._unclosed = []
+
+    def close_reasoning(self) -> None:
+        self.thinking = False
+        self._unclosed = []
+        self._text = _Trimmed(lead=True)
+
+    def answer_with_thoughts(self) -> None:
+        """The model ended by itself inside its thoughts and said nothing: they are the answer."""
+        thoughts = "".join(self._unclosed).strip()
+        if self.thinking and not self.said and not self.calls:
+            self.close_reasoning()
+            self.text(thoughts)
+
+    # --- tool calls --------------------------------------------------------------------------
+
+    def begin_call(self, name: str, call_id: str = "") -> None:
+        """A call whose name is known. White space before it is dropped."""
+        self._enter(Generating)
+        self._text = _Trimmed(lead=True)
+        self._index += 1
+        self._call = (call_id or self._new_id(), name)
+        self._arguments = []
+        self._delta("")
+
+    def arguments(self, text: str) -> None:
+        """A part of the arguments' JSON text."""
+        if text:
+            self._arguments.append(text)
+            self._delta(text)
+
+    def end_call(self) -> bool:
+        """The call is complete if its arguments are a JSON object; else it never counts as a call."""
+        if self._call is None:
+            return False
+        call_id, name = self._call
+        if not self._arguments:
+            self.arguments("{}")
+        arguments = "".join(self._arguments)
+        self._call = None
+        if not is_object(arguments):
+            return False
+        self.calls.append(ToolCall(id=call_id, name=name, arguments=arguments))
+        return True
+
+    def _delta(self, text: str) -> None:
+        if self._call is None:
+            return
+        call_id, name = self._call
+        last = self._events[-1] if self._events else None
+        if isinstance(last, ToolCallDelta) and last.index == self._index:
+            last.arguments += text
+        else:
+            self._events.append(ToolCallDelta(index=self._index, id=call_id, name=name, arguments=text))
+
+    def _enter(self, mode: type[Thinking | Generating]) -> None:
+        if self._mode is not mode:
+            self._mode = mode
+            self._events.append(mode())
+
+
+def is_object(text: str) -> bool:
+    """Whether the text is one valid JSON object (RFC 8259: no NaN, no Infinity)."""
+    try:
+        return isinstance(json.loads(text, parse_constant=_refuse), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)

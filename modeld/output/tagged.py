@@ -1,0 +1,118 @@
+"""The grammar of most models: thoughts between tags, tool calls in marked sections, the rest is the answer."""
+
+from __future__ import annotations
+
+from modeld.output.calls import style_of
+from modeld.output.calls.section import json_calls
+from modeld.output.calls.style import Style
+from modeld.output.emitter import Emitter
+from modeld.output.format import OutputFormat
+from modeld.output.markers import Markers
+from modeld.output.reader import Reader, Steps
+from modeld.output.tools import ToolBook
+
+#: A tag in quotes is being talked about, not used.
+_QUOTES = "`\"'"
+
+
+class _Tagged:
+    """One output. The last character passed on decides whether a tag is quoted or begins a line."""
+
+    def __init__(self, reader: Reader, out: Emitter, form: OutputFormat, book: ToolBook) -> None:
+        self._reader = reader
+        self._out = out
+        self._book = book
+        self._style: Style | None = style_of(form.tools) if book else None
+        thinks = form.reasoning == "tags"
+        self._open = frozenset(form.think_open) if thinks else frozenset()
+        self._close = frozenset(form.think_close) if thinks else frozenset()
+        openers = self._style.openers if self._style else ()
+        noise = (self._style.noise if self._style else ()) + form.noise
+        self._noise = frozenset(noise)
+        self._answer = Markers((*self._open, *self._close, *openers, *noise))
+        self._thought = Markers((*self._open, *self._close, *openers))
+        self._last = ""
+        self._opened = form.opened and thinks
+
+    def run(self) -> Steps[None]:
+        if self._opened:
+            yield from self._reasoning(None)
+        elif self._style is not None and self._style.bare:
+            yield from self._bare_calls()
+        while True:
+            marker = yield from self._reader.until(self._answer, self._say)
+            if marker is None:
+                return
+            yield from self._marked(marker)
+
+    def _marked(self, marker: str) -> Steps[None]:
+        if marker in self._noise or marker in self._close:
+            if self._last and self._last in _QUOTES:
+                self._say(marker)
+            return
+        if self._last and self._last in _QUOTES:
+            self._say(marker)
+        elif marker in self._open:
+            yield from self._reasoning(marker)
+        elif self._style is not None:
+            yield from self._style.parse(self._reader, self._out, self._book, marker)
+            self._last = ""
+
+    def _reasoning(self, opener: str | None) -> Steps[None]:
+        """Thoughts up to the closer that matches the opener; a tool call at the begin of a line ends them too."""
+        out, depth = self._out, 1
+        out.open_reasoning()
+        self._last = opener or ""
+        while depth:
+            marker = yield from self._reader.until(self._thought, self._think)
+            if marker is None:
+                return
+            quoted = bool(self._last) and self._last in _QUOTES
+            if marker in self._close and not quoted:
+                depth -= 1
+                if depth:
+                    self._think(marker)
+                    out.inner_close()
+            elif marker in self._open and not quoted:
+                depth += 1 if self._last != "" and self._last != opener else 0
+                if depth > 1:
+                    self._think(marker)
+            elif marker in self._open or marker in self._close or self._last not in ("\n", "", opener):
+                self._think(marker)
+            else:
+                out.close_reasoning()
+                if self._style is not None:
+                    yield from self._style.parse(self._reader, out, self._book, marker)
+                self._last = ""
+                return
+        out.close_reasoning()
+        self._last = ""
+
+    def _bare_calls(self) -> Steps[None]:
+        """Some models write the call's JSON and nothing else."""
+        spaces: list[str] = []
+        yield from self._reader.skip_space(spaces.append)
+        char = yield from self._reader.peek()
+        if not char or char not in "{[":
+            self._say("".join(spaces))
+            return
+        self._reader.record("".join(spaces))
+        calls = yield from json_calls(self._reader, self._out, self._book, known_only=True)
+        written = self._reader.recorded()
+        if not calls:
+            self._say(written)
+
+    def _say(self, text: str) -> None:
+        if text:
+            self._last = text[-1]
+            self._out.text(text)
+
+    def _think(self, text: str) -> None:
+        if text.strip(" \t"):
+            self._last = text.rstrip(" \t")[-1]
+        self._out.reasoning(text)
+
+
+def tagged(reader: Reader, out: Emitter, form: OutputFormat, book: ToolBook) -> Steps[None]:
+    """Run over the whole output."""
+    return _Tagged(reader, out, form, book).run()

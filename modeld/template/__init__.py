@@ -1,0 +1,6 @@
+"""A model's own chat template: sandboxed rendering, and what its text tells about the model.
+
+`render.Template` is the face. Used only in workers: a template is untrusted input, the sandbox
+limits what it can reach and how much it can write, the worker's owner limits its time and memory.
+`sniff` reads the text alone (no Jinja) and serves the catalog too.
+"""

@@ -1,0 +1,10 @@
+"""The declared default for files that bring no template: ChatML, the most common notation."""
+
+CHATML = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+
+MISSING = "the model brings no chat template; ChatML is used, which it may not have been trained on"

@@ -1,0 +1,139 @@
+"""A chat template, ready to render conversations: the face of this folder."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from modeld.output.format import OutputFormat
+from modeld.template.default import CHATML, MISSING
+from modeld.template.sandbox import OUTPUT_LIMIT, Sandbox, TemplateRefused
+from modeld.template.shape import Shape, adapt
+from modeld.template.sniff import Sniffed, sniff
+from shared.errors import TemplateFailed
+
+_LEVELS = frozenset({"minimal", "low", "medium", "high", "max"})
+_OFF = frozenset({"off", "none", "false", "no"})
+
+
+class Template:
+    """One model's template. An empty `source` means ChatML, and says so in `warnings`.
+
+    Raises TemplateFailed (index None) where the source is no template at all. What the template
+    can express is tried out once, at the first render or by `modeld.template.probe.probe`.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        bos: str = "",
+        eos: str = "",
+        now: Callable[[], datetime] = datetime.now,
+        limit: int = OUTPUT_LIMIT,
+    ) -> None:
+        self.warnings: list[str] = [] if source.strip() else [MISSING]
+        self.source = source if source.strip() else CHATML
+        self.digest = hashlib.sha256(self.source.encode("utf-8", "surrogatepass")).hexdigest()
+        self.sniffed: Sniffed = sniff(self.source)
+        self.bos = bos
+        self.eos = eos
+        self._limit = limit
+        self._shape: Shape | None = None
+        try:
+            self._compiled = Sandbox(now, limit).from_string(self.source)
+        except Exception as error:
+            raise TemplateFailed(message=f"not a usable template: {_said(error)}", index=None) from error
+
+    @property
+    def shape(self) -> Shape:
+        """What the template can express, tried out at first use."""
+        if self._shape is None:
+            self._shape = Shape.found_by(self._try)
+        return self._shape
+
+    def render(
+        self,
+        messages: Sequence[dict[str, Any]],
+        tools: Sequence[dict[str, Any]] = (),
+        thinking: str | None = None,
+        add_generation_prompt: bool = True,
+    ) -> str:
+        """The prompt's text, begin mark included where the template writes it.
+
+        `thinking`: None for the template's own default, `off`, `on`, or a level. Raises TemplateFailed
+        with what the template said and the index of the message it was at.
+        """
+        adapted = adapt(messages, tools, self.shape)
+        watched = _Watched(adapted.messages)
+        try:
+            return self._raw(watched, adapted.tools, _switches(thinking), add_generation_prompt)
+        except Exception as error:
+            at = watched.at if adapted.whole(watched.at) else None
+            raise TemplateFailed(message=_said(error), index=at) from error
+
+    def output_format(self, prompt: str) -> OutputFormat:
+        """How the answer to `prompt` is to be read: notes where the prompt itself opens the reasoning."""
+        form = self.sniffed.output
+        tail = prompt.rstrip()
+        opened = form.reasoning == "tags" and any(tail.endswith(one) for one in form.think_open)
+        return msgspec.structs.replace(form, opened=opened)
+
+    def _try(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> str | None:
+        try:
+            return self._raw(messages, tools, {}, True)
+        except MemoryError:
+            raise  # the process is at its limit: no answer about the template
+        except Exception:  # any other failure means that the template cannot express this
+            return None
+
+    def _raw(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], switches: dict[str, Any], prompt: bool
+    ) -> str:
+        variables: dict[str, Any] = {
+            "messages": messages,
+            "bos_token": self.bos,
+            "eos_token": self.eos,
+            "add_generation_prompt": prompt,
+            **switches,
+        }
+        variables["tools"] = tools or None
+        parts: list[str] = []
+        size = 0
+        for part in self._compiled.generate(variables):
+            size += len(part)
+            if size > self._limit:
+                raise TemplateRefused(f"the template wrote more than {self._limit} characters")
+            parts.append(part)
+        return "".join(parts)
+
+
+class _Watched(list[dict[str, Any]]):
+    """The messages, remembering which one the template was given last."""
+
+    at: int | None = None
+
+    def __iter__(self) -> Any:
+        for index, message in enumerate(super().__iter__()):
+            self.at = index
+            yield message
+
+
+def _switches(thinking: str | None) -> dict[str, Any]:
+    """The variables by which template families set the level of reasoning."""
+    if thinking is None:
+        return {}
+    level = thinking.strip().lower()
+    if level in _OFF:
+        return {"enable_thinking": False, "thinking": False}
+    switches: dict[str, Any] = {"enable_thinking": True, "thinking": True}
+    if level in _LEVELS:
+        switches["reasoning_effort"] = level
+    return switches
+
+
+def _said(error: BaseException) -> str:
+    return f"{error}" if isinstance(error, TemplateRefused) else f"{type(error).__name__}: {error}"

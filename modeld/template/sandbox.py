@@ -1,0 +1,130 @@
+"""The Jinja environment chat templates are written for, closed to everything else.
+
+What templates expect (transformers' `apply_chat_template` set the custom): `raise_exception`,
+`strftime_now`, a `tojson` that escapes no HTML, loop controls, the `generation` block, trimmed blocks.
+What they get no way to: attributes of Python objects, changing what they were given, output or
+strings over a limit. Time and memory are limited by whoever runs the worker.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, NoReturn
+
+from jinja2 import Undefined, nodes
+from jinja2.exceptions import SecurityError, TemplateError
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+#: Longest text a template may build, in characters: above any context window in use (about 4 a token).
+OUTPUT_LIMIT = 16 * 1024 * 1024
+#: Filters no chat template needs and that make much out of little.
+_DROPPED_FILTERS = ("center", "filesizeformat", "format", "pprint", "random", "urlize", "wordwrap", "xmlattr")
+_DROPPED_GLOBALS = ("lipsum", "cycler", "joiner")
+_GROWING = frozenset({"+", "*", "**", "%"})
+_POWER_LIMIT = 64
+
+
+class TemplateRefused(Exception):
+    """The template called `raise_exception`: the conversation does not fit its rules."""
+
+
+class Generation(Extension):
+    """`{% generation %}...{% endgeneration %}` marks what the assistant wrote; rendered as it stands."""
+
+    tags = {"generation"}
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+class Sandbox(ImmutableSandboxedEnvironment):
+    """One environment serves one template."""
+
+    intercepted_binops = _GROWING
+
+    def __init__(self, now: Callable[[], datetime], limit: int = OUTPUT_LIMIT) -> None:
+        super().__init__(
+            trim_blocks=True,
+            lstrip_blocks=True,
+            keep_trailing_newline=False,
+            extensions=[Generation, loopcontrols],
+            undefined=Undefined,
+            cache_size=0,
+        )
+        self._limit = limit
+        for name in _DROPPED_FILTERS:
+            self.filters.pop(name, None)
+        for name in _DROPPED_GLOBALS:
+            self.globals.pop(name, None)
+        self.filters["tojson"] = tojson
+        self.filters["indent"] = _bounded_indent(self.filters["indent"])
+        self.globals["raise_exception"] = refuse
+        self.globals["strftime_now"] = lambda form: now().strftime(str(form))
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        """Refuses an operation whose result would be over the limit before it is computed."""
+        if operator == "**" and not (_small(left, 2**32) and _small(right, _POWER_LIMIT)):
+            raise SecurityError("a power of that size is not allowed in a chat template")
+        if operator == "%" and isinstance(left, str):
+            raise SecurityError("string formatting is not allowed in a chat template")
+        if operator == "*" and self._product(left, right) > self._limit:
+            raise SecurityError("a text of that size is not allowed in a chat template")
+        if operator == "+" and _length(left) + _length(right) > self._limit:
+            raise SecurityError("a text of that size is not allowed in a chat template")
+        return super().call_binop(context, operator, left, right)
+
+    @staticmethod
+    def _product(left: Any, right: Any) -> int:
+        for one, other in ((left, right), (right, left)):
+            if isinstance(other, int) and _length(one):
+                return _length(one) * max(other, 0)
+        return 0
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """`str.format` and its like can build anything: no template needs them."""
+        if isinstance(obj, str) and attribute in ("format", "format_map", "center", "ljust", "rjust", "zfill"):
+            raise SecurityError(f"{attribute} is not allowed in a chat template")
+        return super().getattr(obj, attribute)
+
+
+def refuse(message: Any = "") -> NoReturn:
+    """`raise_exception` of the templates."""
+    raise TemplateRefused(str(message))
+
+
+def tojson(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """JSON as transformers writes it: no HTML escapes, characters as they are."""
+    if indent is not None and not _small(indent, 16):
+        raise SecurityError("an indent of that size is not allowed in a chat template")
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def _bounded_indent(indent: Callable[..., str]) -> Callable[..., str]:
+    def bounded(text: str, width: Any = 4, first: bool = False, blank: bool = False) -> str:
+        if _length(width) > 64 or (isinstance(width, int) and not _small(width, 64)):
+            raise SecurityError("an indent of that size is not allowed in a chat template")
+        return indent(text, width, first, blank)
+
+    return bounded
+
+
+def _small(value: Any, bound: int) -> bool:
+    return isinstance(value, (int, float)) and -bound <= value <= bound
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, (str, list, tuple)) else 0
+
+
+__all__ = ["OUTPUT_LIMIT", "Sandbox", "TemplateError", "TemplateRefused", "refuse", "tojson"]
