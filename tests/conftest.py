@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from leaks import Children, end_processes_of
+
 from shared.paths import DataRoot
 
 pytest_plugins = ["weights"]

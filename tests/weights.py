@@ -108,4 +108,4 @@ def gemma3() -> Path:
 
 if __name__ == "__main__":
     for wanted in (SMOLLM2, GEMMA3):
-        print(fetch(wanted))  # noqa: T201
+        print(fetch(wanted))

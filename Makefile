@@ -1,0 +1,48 @@
+# Each command does all its own set-up in .venv; run it again whenever you like.
+#   make chat [PROMPT="..."] [BACKEND=llama]   a real local model answers through the bridge
+#   make test [ARGS="..."]                     everything installed, linted, type-checked and tested
+#   make lint | soak | fuzz | bench | docs | lock | clean
+
+SHELL := /bin/sh
+BACKEND ?= openvino
+PROMPT ?= What is the capital of France?
+ARGS ?=
+export PROMPT
+
+# .venv is made with the first Python 3.11+ found; PYTHON=/path/to/python names one
+FIND = python=$$(sh scripts/find-python.sh) &&
+RUN = $(FIND) PYTHONDONTWRITEBYTECODE=1 "$$python"
+
+.PHONY: chat test lint soak fuzz bench docs lock clean
+
+chat:
+	@$(RUN) scripts/chat.py --backend "$(BACKEND)"
+
+test:
+	@$(RUN) scripts/test.py $(ARGS)
+
+lint:
+	@$(RUN) scripts/test.py --lint
+
+# the full counts of the tests, with shortened leases; the result goes to docs/soak/
+soak:
+	@$(RUN) scripts/soak.py $(ARGS)
+
+# property tests with many more examples
+fuzz:
+	@$(RUN) scripts/fuzz.py $(ARGS)
+
+# the table of measured budgets; REPORT=1 writes docs/performance.md
+bench:
+	@$(RUN) scripts/prepare.py dev openvino llama && .venv/bin/python -m bench $(ARGS)
+
+# the references made from the code: docs/errors.md, docs/settings.md
+docs:
+	@$(RUN) scripts/prepare.py dev && .venv/bin/python scripts/references.py
+
+# constraints.txt anew, from the newest versions that pyproject.toml allows
+lock:
+	@$(RUN) scripts/lock.py
+
+clean:
+	rm -rf .venv .chat .work .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

