@@ -1,0 +1,68 @@
+"""Listen and connect, whatever the platform: the socket on Unix, the named pipe on Windows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Protocol
+
+from shared.endpoint.faults import EndpointBusy
+
+if TYPE_CHECKING:
+    from anyio.abc import ByteStream
+
+    from shared.endpoint.folder import RuntimeFolder
+
+
+class Listener(Protocol):
+    """See UnixListener, which says what each of these promises."""
+
+    @property
+    def address(self) -> str:
+        r"""`unix:/path` or `pipe:\\.\pipe\name`."""
+        ...
+
+    def intact(self) -> bool:
+        """Whether the address still leads to us."""
+        ...
+
+    async def rebind(self) -> str:
+        """Listen anew; gives the address to publish."""
+        ...
+
+    async def serve(self, handler: Callable[[ByteStream], Awaitable[None]]) -> None:
+        """Run `handler` for each connection of this user until `close`."""
+        ...
+
+    def close(self) -> None:
+        """Stop listening and remove only what is ours."""
+        ...
+
+
+def listen(folder: RuntimeFolder, instance: str) -> Listener:
+    """A listener for one instance; it listens when this returns. Raises EndpointError."""
+    if sys.platform == "win32":
+        from shared.endpoint.winpipe import PipeListener, windows_pipes
+
+        return PipeListener(windows_pipes())
+    from shared.endpoint.unix import UnixListener
+
+    return UnixListener(folder, instance)
+
+
+async def connect(address: str, *, timeout: float, expected_pid: int | None = None) -> ByteStream:
+    """Connect to a published address within `timeout` seconds.
+
+    `expected_pid` is the server's pid by its record: checked on Windows, where a pipe name can be
+    squatted; on Unix the folder and the uid are the proof, and pids differ between namespaces.
+    Raises NobodyListens, EndpointBusy, EndpointForbidden.
+    """
+    if sys.platform != "win32" and address.startswith("unix:"):
+        from shared.endpoint.unix import connect_unix
+
+        return await connect_unix(address, timeout)
+    if sys.platform == "win32" and address.startswith("pipe:"):
+        from shared.endpoint.winpipe import connect_pipe, windows_pipes
+
+        return await connect_pipe(windows_pipes(), address, timeout=timeout, expected_pid=expected_pid)
+    raise EndpointBusy(address, "this platform cannot dial such an address")
