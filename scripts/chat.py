@@ -60,9 +60,8 @@ def _stop_other_backend(backend: str, environ: dict[str, str]) -> None:
 
 def _stop(environ: dict[str, str]) -> None:
     try:
-        done = subprocess.run(
-            [str(BIN / "modeld"), "stop"], env=environ, capture_output=True, text=True, check=False, timeout=STOP_SECONDS
-        )
+        command = [str(BIN / "modeld"), "stop"]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=STOP_SECONDS)
     except subprocess.TimeoutExpired:
         say(f"modeld did not stop within {STOP_SECONDS} s; see `MODELD_DATA_ROOT={DATA_ROOT} modeld status`")
         return

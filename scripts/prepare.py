@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from steps import PYTHON, ROOT, VENV, StepFailed, fail, quiet, say, shown
 
@@ -53,7 +54,7 @@ def _digest() -> str:
     return whole.hexdigest()
 
 
-def _read_stamp() -> dict[str, object | list[str]]:
+def _read_stamp() -> dict[str, Any]:
     try:
         content = json.loads(STAMP.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -121,7 +122,7 @@ def _install(extras: set[str]) -> set[str]:
         _need_compiler()
     target = f"{ROOT}[{','.join(sorted(extras))}]" if extras else str(ROOT)
     note = ", llama.cpp is built from source: minutes the first time" if "llama" in extras else ""
-    command = [
+    command: list[str | Path] = [
         PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar", "off",
         "--constraint", ROOT / "constraints.txt", "--editable", target,
     ]  # fmt: skip
@@ -157,7 +158,8 @@ def _need_compiler() -> None:
 def _compiler_found() -> bool:
     if os.environ.get("CC") and os.environ.get("CXX"):
         return True
-    return any(shutil.which(c) and shutil.which(cxx) for c, cxx in (("cc", "c++"), ("gcc", "g++"), ("clang", "clang++")))
+    pairs = (("cc", "c++"), ("gcc", "g++"), ("clang", "clang++"))
+    return any(shutil.which(c) and shutil.which(cxx) for c, cxx in pairs)
 
 
 def main() -> int:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -57,14 +58,14 @@ def shown(command: Sequence[str | Path], *, environ: Mapping[str, str] | None = 
     return _run(command, stdout=None, environ=environ)
 
 
-def _run(command: Sequence[str | Path], *, stdout: object, environ: Mapping[str, str] | None) -> int:
+def _run(command: Sequence[str | Path], *, stdout: IO[bytes] | None, environ: Mapping[str, str] | None) -> int:
     try:
         return subprocess.run(
             [str(part) for part in command],
             cwd=ROOT,
             env=dict(environ) if environ is not None else None,
             stdin=subprocess.DEVNULL,
-            stdout=stdout,  # type: ignore[arg-type]
+            stdout=stdout,
             stderr=subprocess.STDOUT if stdout is not None else None,
             check=False,
         ).returncode

@@ -18,10 +18,17 @@ REQUIRED = ("dev", "mcp", "openvino", "remote")
 OPTIONAL = ("llama",)
 PLATFORMS = ("linux", "darwin", "win32")
 
-LINT: list[tuple[str, list[str | Path]]] = [
+Step = tuple[str, list[str | Path]]
+
+
+def _types(platform: str) -> Step:
+    return f"types ({platform})", [PYTHON, "-m", "mypy", "--no-error-summary", "--platform", platform]
+
+
+LINT: list[Step] = [
     ("ruff", [BIN / "ruff", "check", "--quiet", "."]),
     ("imports", [BIN / "lint-imports", "--no-cache"]),
-    *((f"types ({name})", [PYTHON, "-m", "mypy", "--no-error-summary", "--platform", name]) for name in PLATFORMS),
+    *(_types(platform) for platform in PLATFORMS),
 ]
 
 
@@ -50,7 +57,8 @@ def main(arguments: list[str]) -> int:
     lint(durations)
     untested = sorted(set(OPTIONAL) - have)
     if not only_lint:
-        environ = {**os.environ, "MODELD_UNTESTED": ",".join(untested), "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+        environ = {**os.environ, "MODELD_UNTESTED": ",".join(untested)}
+        environ["PATH"] = f"{BIN}{os.pathsep}{environ.get('PATH', os.defpath)}"
         say("== tests")
         durations.append(_timed("tests", [PYTHON, "-m", "pytest", "-q", *arguments], environ))
     say("\n== durations")

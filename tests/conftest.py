@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from leaks import Children, end_processes_of
 
+from leaks import Children, end_processes_of
 from shared.paths import DataRoot
 
 pytest_plugins = ["weights"]

@@ -54,7 +54,7 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def fetch(weights: Weights, cache: Path = CACHE) -> Path:
+def fetch(weights: Weights, cache: Path = CACHE / "weights") -> Path:
     """The path of the checked file. Raises RuntimeError naming what could not be had."""
     target = cache / weights.file
     if target.exists() and sha256_of(target) == weights.sha256:

@@ -1,0 +1,118 @@
+"""One user's world: a private data root and home, the installed commands in it, and its processes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+
+from clients.bridge import Answerer, Bridge, allow_once, private_environment
+from clients.npm import node_modules
+from clients.schema import WireCheck
+from leaks import end_processes_of, processes_of
+
+COMMAND_SECONDS = 120.0
+SCHEMA = Path("sdk-2.4/schema/v1/schema.json")
+
+
+def command(name: str) -> str:
+    """An installed command of this environment."""
+    return str(Path(sys.executable).parent / name)
+
+
+def eventually(what: Callable[[], Any], seconds: float, label: str) -> Any:
+    """The first true answer of `what`, asked every 20 ms; fails with `label` past the deadline."""
+    deadline = time.monotonic() + seconds
+    while not (answer := what()):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {label}"
+        time.sleep(0.02)
+    return answer
+
+
+class Home:
+    """Where a test's modeld and bridges live. Leaves no process behind, or fails."""
+
+    def __init__(self, **environ: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="md-"))
+        self.root = self.folder / "data"
+        self.work = self.folder / "work"
+        self.work.mkdir()
+        self.environ = private_environment(self.folder, **environ)
+        self.schema = node_modules() / SCHEMA
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.run("modeld", "stop", check=False)
+        left = end_processes_of(self.root)
+        if kind is None:
+            assert not left, f"left behind after modeld stop: {left}\n{self.logs()}"
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def run(self, *arguments: str, check: bool = True, **environ: str) -> subprocess.CompletedProcess[str]:
+        """One command to its end, with its output."""
+        done = subprocess.run(
+            [command(arguments[0]), *arguments[1:]],
+            env={**self.environ, **environ},
+            cwd=self.work,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+        if check:
+            assert done.returncode == 0, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.logs()}"
+        return done
+
+    def json(self, *arguments: str) -> Any:
+        """The `--json` output of a reading command."""
+        return json.loads(self.run(*arguments, "--json").stdout)
+
+    def status(self) -> dict[str, Any]:
+        status: dict[str, Any] = self.json("modeld", "status")
+        return status
+
+    def start(self, backend: str) -> None:
+        self.run("modeld", "start", "--backend", backend)
+
+    def model(self, part: str) -> str:
+        """The library's name of the one model whose name contains `part`."""
+        rows = self.json("modeld", "library")
+        rows = rows["rows"] if isinstance(rows, dict) else rows
+        found = [row["name"] for row in rows if part.lower() in row["name"].lower()]
+        assert len(found) == 1, (part, found, [row["name"] for row in rows])
+        return str(found[0])
+
+    def bridge(self, *, answer: Answerer = allow_once, **environ: str) -> Bridge:
+        """A bridge as an editor spawns it."""
+        return Bridge(
+            [command("acp-bridge"), "acp"],
+            {**self.environ, **environ},
+            WireCheck(self.schema),
+            cwd=self.work,
+            answer=answer,
+        )
+
+    def processes(self) -> list[psutil.Process]:
+        return processes_of(self.root)
+
+    def logs(self) -> str:
+        """The end of every log, for a test that failed."""
+        parts = []
+        for log in sorted((self.root / "logs").glob("*")):
+            if log.is_file():
+                parts.append(f"--- {log.name}\n{log.read_text(errors='replace')[-3000:]}")
+        return "\n".join(parts)

@@ -1,0 +1,48 @@
+"""Runs a foreign client against a bridge through the wiretap, and judges every message afterwards."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from clients.home import Home, command
+from clients.npm import tool
+from clients.schema import WireCheck
+
+HERE = Path(__file__).parent
+CLIENT_SECONDS = 240
+
+
+def tapped(home: Home, log: Path) -> list[str]:
+    """The command a client spawns instead of the bridge: the bridge behind the wiretap."""
+    return [sys.executable, str(HERE / "wiretap.py"), str(log), "--", command("acp-bridge"), "acp"]
+
+
+def judge(home: Home, log: Path) -> WireCheck:
+    """Fails on any message the bridge sent that the schema or the order rules do not allow."""
+    check = WireCheck(home.schema)
+    check.feed_log(log)
+    assert not check.problems, "\n".join(check.problems)
+    assert check.seen, "the bridge sent nothing"
+    return check
+
+
+def converse(home: Home, script: str, sdk: Path, plan: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What each step of the plan brought in a JavaScript client, the agent's exit last."""
+    log = home.folder / f"{sdk.name}.log"
+    done = subprocess.run(
+        [tool("node"), str(HERE / script), str(sdk), json.dumps(plan), "--", *tapped(home, log)],
+        env=home.environ,
+        cwd=home.work,
+        capture_output=True,
+        text=True,
+        timeout=CLIENT_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{home.logs()}"
+    judge(home, log)
+    return [json.loads(line) for line in done.stdout.splitlines()]

@@ -1,0 +1,70 @@
+// node legacy.mjs SDK_FOLDER PLAN -- AGENT...
+// A client on the official TypeScript SDK below version 2, as older editors carry it. Same plan and output as
+// conversation.mjs.
+import { spawn } from "node:child_process";
+import { pathToFileURL } from "node:url";
+import { Readable, Writable } from "node:stream";
+
+const [sdk, planText, , ...command] = process.argv.slice(2);
+const acp = await import(pathToFileURL(`${sdk}/dist/acp.js`).href);
+const plan = JSON.parse(planText);
+const agent = spawn(command[0], command.slice(1), { stdio: ["pipe", "pipe", "inherit"] });
+const ended = new Promise((resolve) => agent.on("exit", (code, signal) => resolve({ code, signal })));
+const print = (line) => process.stdout.write(JSON.stringify(line) + "\n");
+
+let updates = [];
+let session;
+let chosen;
+const handler = () => ({
+  async sessionUpdate({ update }) {
+    updates.push({ kind: update.sessionUpdate, text: update.content?.text ?? null });
+  },
+  async requestPermission({ options }) {
+    return { outcome: { outcome: "selected", optionId: options[0].optionId } };
+  },
+});
+const stream = acp.ndJsonStream(Writable.toWeb(agent.stdin), Readable.toWeb(agent.stdout));
+const connection = new acp.ClientSideConnection(handler, stream);
+
+const models = (result) =>
+  result.configOptions.find((option) => option.category === "model").options.flatMap((o) => o.options ?? [o]);
+
+const actions = {
+  initialize: () => connection.initialize({ protocolVersion: acp.PROTOCOL_VERSION, clientCapabilities: {} }),
+  new: async (step) => {
+    chosen = await connection.newSession({ cwd: step.cwd, mcpServers: [] });
+    session = chosen.sessionId;
+    return chosen;
+  },
+  choose: (step) => {
+    const value = models(chosen).find((o) => o.value.toLowerCase().includes(step.part))?.value ?? step.part;
+    const params = { sessionId: session, configId: "model", value };
+    // 0.12 knows the method only by its unstable name
+    return (connection.setSessionConfigOption ?? connection.unstable_setSessionConfigOption).call(connection, params);
+  },
+  prompt: (step) =>
+    connection.prompt({
+      sessionId: step.session ?? session,
+      prompt: step.blocks ?? [{ type: "text", text: step.text }],
+    }),
+  cancel: async (step) => {
+    const turn = actions.prompt(step);
+    for (let i = 0; i < 6000 && !updates.some((u) => u.kind === "agent_message_chunk"); i++)
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    await connection.cancel({ sessionId: session });
+    return turn;
+  },
+};
+
+for (const step of plan) {
+  updates = [];
+  try {
+    const result = await actions[step.do](step);
+    print({ step: step.do, result, updates });
+  } catch (error) {
+    print({ step: step.do, error: { code: error.code, message: error.message, data: error.data }, updates });
+  }
+}
+agent.stdin.end();
+print({ step: "exit", result: await ended, updates: [] });
+process.exit(0);
