@@ -39,30 +39,44 @@ class Listener(Protocol):
         ...
 
 
-def listen(folder: RuntimeFolder, instance: str) -> Listener:
-    """A listener for one instance; it listens when this returns. Raises EndpointError."""
-    if sys.platform == "win32":
-        from shared.endpoint.winpipe import PipeListener, windows_pipes
+if sys.platform == "win32":
 
-        return PipeListener(windows_pipes())
-    from shared.endpoint.unix import UnixListener
+    def listen(folder: RuntimeFolder, instance: str) -> Listener:
+        """A listener for one instance; it listens when this returns. Raises EndpointError."""
+        from shared.endpoint.winapi import WindowsPipes
+        from shared.endpoint.winpipe import PipeListener
 
-    return UnixListener(folder, instance)
+        return PipeListener(WindowsPipes())
 
+    async def connect(address: str, *, timeout: float, expected_pid: int | None = None) -> ByteStream:
+        """Connect to a published address within `timeout` seconds.
 
-async def connect(address: str, *, timeout: float, expected_pid: int | None = None) -> ByteStream:
-    """Connect to a published address within `timeout` seconds.
+        `expected_pid` is the server's pid by its record, since a pipe's name can be squatted.
+        Raises NobodyListens, EndpointBusy, EndpointForbidden.
+        """
+        from shared.endpoint.winapi import WindowsPipes
+        from shared.endpoint.winpipe import SCHEME, connect_pipe
 
-    `expected_pid` is the server's pid by its record: checked on Windows, where a pipe name can be
-    squatted; on Unix the folder and the uid are the proof, and pids differ between namespaces.
-    Raises NobodyListens, EndpointBusy, EndpointForbidden.
-    """
-    if sys.platform != "win32" and address.startswith("unix:"):
-        from shared.endpoint.unix import connect_unix
+        if not address.startswith(SCHEME):
+            raise EndpointBusy(address, "this platform cannot dial such an address")
+        return await connect_pipe(WindowsPipes(), address, timeout=timeout, expected_pid=expected_pid)
 
+else:
+
+    def listen(folder: RuntimeFolder, instance: str) -> Listener:
+        """A listener for one instance; it listens when this returns. Raises EndpointError."""
+        from shared.endpoint.unix import UnixListener
+
+        return UnixListener(folder, instance)
+
+    async def connect(address: str, *, timeout: float, expected_pid: int | None = None) -> ByteStream:
+        """Connect to a published address within `timeout` seconds.
+
+        `expected_pid` decides nothing here: the folder and the uid are the proof, and pids differ
+        between namespaces. Raises NobodyListens, EndpointBusy, EndpointForbidden.
+        """
+        from shared.endpoint.unix import SCHEME, connect_unix
+
+        if not address.startswith(SCHEME):
+            raise EndpointBusy(address, "this platform cannot dial such an address")
         return await connect_unix(address, timeout)
-    if sys.platform == "win32" and address.startswith("pipe:"):
-        from shared.endpoint.winpipe import connect_pipe, windows_pipes
-
-        return await connect_pipe(windows_pipes(), address, timeout=timeout, expected_pid=expected_pid)
-    raise EndpointBusy(address, "this platform cannot dial such an address")

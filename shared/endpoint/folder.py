@@ -34,7 +34,12 @@ class RuntimeFolder:
         return f"RuntimeFolder({str(self.path)!r})"
 
     def ensure(self) -> None:
-        """Create it, or check it and repair its mode. Raises FolderUnusable."""
+        """Create it, or check it and repair its mode. Raises FolderUnusable.
+
+        On Windows nothing stands in it: pipes have names of their own.
+        """
+        if sys.platform == "win32":
+            return
         _refuse_long(self.path)
         make_private(self.path)
 
@@ -98,7 +103,7 @@ def problem(path: Path) -> str | None:
         return "it is a symbolic link"
     if not stat.S_ISDIR(facts.st_mode):
         return "it is not a folder"
-    if facts.st_uid != os.geteuid():
+    if sys.platform != "win32" and facts.st_uid != os.geteuid():
         return f"it belongs to uid {facts.st_uid}"
     if facts.st_mode & 0o077:
         return _MODE

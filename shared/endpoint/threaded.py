@@ -24,7 +24,10 @@ _READ_BYTES = 65536
 #: Read and not yet taken, in bytes, before the reader thread pauses.
 _READ_AHEAD = 1024 * 1024
 #: POSIX promises that a writable pipe takes this much without blocking.
-_ATOMIC_BYTES = 512 if sys.platform == "win32" else select.PIPE_BUF
+if sys.platform == "win32":
+    _ATOMIC_BYTES = 0
+else:
+    _ATOMIC_BYTES = select.PIPE_BUF
 
 
 class ThreadedStream(ByteStream):
@@ -204,7 +207,7 @@ def _read(descriptor: int) -> bytes:
         try:
             return os.read(descriptor, _READ_BYTES)
         except BlockingIOError:
-            _wait(descriptor, select.POLLIN)  # the editor made its end non-blocking, and so ours
+            _wait(descriptor, write=False)  # the editor made its end non-blocking, and so ours
         except OSError:
             return b""
 
@@ -215,10 +218,12 @@ def _write_all(descriptor: int, item: bytes) -> None:
         try:
             rest = rest[os.write(descriptor, rest) :]
         except BlockingIOError:
-            _wait(descriptor, select.POLLOUT)
+            _wait(descriptor, write=True)
 
 
-def _wait(descriptor: int, event: int) -> None:
+def _wait(descriptor: int, *, write: bool) -> None:
+    if sys.platform == "win32":
+        raise BlockingIOError(f"descriptor {descriptor} does not block")  # pipes there always do
     poll = select.poll()
-    poll.register(descriptor, event)
+    poll.register(descriptor, select.POLLOUT if write else select.POLLIN)
     poll.poll()

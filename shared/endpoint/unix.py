@@ -18,7 +18,10 @@ from anyio.abc import ByteStream
 
 from shared.endpoint.faults import EndpointBusy, EndpointError, EndpointForbidden, NobodyListens
 from shared.endpoint.folder import RuntimeFolder
+from shared.endpoint.handling import handle_connection
 from shared.endpoint.transport import StreamProtocol, TransportStream
+
+assert sys.platform != "win32"  # type checkers read the rest of this file for the other platforms alone
 
 SCHEME = "unix:"
 _BACKLOG = 128
@@ -99,7 +102,7 @@ class UnixListener:
             stream.transport.abort()
             return
         stream.peer_pid = pid
-        connections.start_soon(_handle, stream, handler)
+        connections.start_soon(handle_connection, stream, handler)
 
 
 async def connect_unix(address: str, timeout: float) -> TransportStream:
@@ -157,18 +160,6 @@ async def sweep(folder: RuntimeFolder, now: float) -> list[Path]:
         else:
             await stream.aclose()
     return removed
-
-
-async def _handle(stream: TransportStream, handler: Handler) -> None:
-    try:
-        await handler(stream)
-    except Exception as error:  # one connection's defect must not end the others
-        asyncio.get_running_loop().call_exception_handler(
-            {"message": "a connection handler failed", "exception": error}
-        )
-    finally:
-        with anyio.CancelScope(shield=True):
-            await stream.aclose()
 
 
 async def _dial(connection: socket.socket, address: str) -> None:
