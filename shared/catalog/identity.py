@@ -82,7 +82,7 @@ def serves(resident: ResolvedIdentity, wanted: RequestedIdentity) -> bool:
         wanted.adapters,
     ):
         return False
-    if wanted.num_ctx != AUTO and resident.num_ctx != wanted.num_ctx:
+    if wanted.num_ctx not in (AUTO, resident.num_ctx):
         return False
     if wanted.min_ctx is not None and resident.num_ctx < wanted.min_ctx:
         return False

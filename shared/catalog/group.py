@@ -1,0 +1,220 @@
+"""From single files to models: split parts as one, projectors and adapters beside, duplicates once (pure)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from shared.catalog import names
+from shared.catalog.entry import Facts, ModelEntry
+from shared.catalog.places import RANK
+from shared.catalog.scan import Candidate
+from shared.catalog.servable import backends
+
+_PROJECTOR_ORDER = ("F16", "BF16", "Q8_0", "F32")
+
+
+class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What reading one candidate gave; valid while its signature is the same. `fault` is "" or why it
+    was rejected.
+    """
+
+    path: str
+    signature: str
+    facts: Facts = Facts()
+    digest: str = ""
+    sha256: str = ""
+    fault: str = ""
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing left to read."""
+        return bool(self.fault) or self.facts.complete
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A candidate with its record."""
+
+    candidate: Candidate
+    record: FileRecord
+
+
+def entries(found: Iterable[Found], known: Mapping[str, str], own: frozenset[str] = frozenset()) -> list[ModelEntry]:
+    """The library's rows, named and in a stable order (by name)."""
+    by_group: dict[str, list[Found]] = {}
+    for item in found:
+        by_group.setdefault(item.candidate.group, []).append(item)
+    drafts: list[tuple[str, ModelEntry]] = []
+    for group in by_group.values():
+        drafts.extend(_group(group))
+    drafts.sort(key=lambda draft: (RANK.get(draft[1].source, 9), draft[1].path, draft[0]))
+    merged = _without_copies(drafts)
+    given = names.assign(((entry.path, base, entry.digest) for base, entry in merged), known)
+    named = [_finish(entry, given[entry.path], own) for _, entry in merged]
+    return sorted(named, key=lambda entry: entry.name)
+
+
+def _group(group: list[Found]) -> list[tuple[str, ModelEntry]]:
+    """(base name, entry) of every model of one folder or manifest."""
+    projectors = [item for item in group if item.record.facts.kind == "projector" or item.candidate.role == "projector"]
+    adapters = [item for item in group if item.record.facts.kind == "adapter"]
+    used = {item.candidate.path for item in projectors}
+    models: list[tuple[str, ModelEntry]] = []
+    paired: set[str] = set()
+    rest = [item for item in group if item.candidate.path not in used]
+    for base, parts, problem in _split_parts(rest):
+        entry = _entry(parts, problem)
+        if entry.kind == "model" and not entry.problem:
+            projector = _projector(base, entry, projectors, len(rest))
+            paired.update([projector] if projector else [])
+            same = [a.candidate.path for a in adapters if a.record.facts.architecture == entry.architecture]
+            entry = msgspec.structs.replace(
+                entry, projector=projector, vision=bool(projector), available_adapters=tuple(sorted(same))
+            )
+        models.append((base, entry))
+    for item in projectors:
+        if item.candidate.path not in paired and not any(entry.kind == "model" for _, entry in models):
+            models.append((_base(item), _entry([item], "")))
+    return models
+
+
+def _base(item: Found) -> str:
+    stem = item.candidate.hint or os.path.splitext(os.path.basename(item.candidate.path))[0]
+    return names.base_name(stem)
+
+
+def _split_parts(group: Sequence[Found]) -> list[tuple[str, list[Found], str]]:
+    """(base name, parts in order, problem) with the parts of a split model together."""
+    single: list[tuple[str, list[Found], str]] = []
+    split: dict[tuple[str, int], dict[int, Found]] = {}
+    for item in group:
+        stem = os.path.splitext(os.path.basename(item.candidate.path))[0]
+        part = names.split_stem(stem) if item.candidate.format == "gguf" and not item.candidate.hint else None
+        if part is None or part[2] < 2:
+            single.append((_base(item), [item], _lone_part(item)))
+        else:
+            split.setdefault((part[0], part[2]), {})[part[1]] = item
+    for (stem, count), numbered in split.items():
+        missing = [number for number in range(1, min(count, 10_000) + 1) if number not in numbered]
+        parts = [numbered[number] for number in sorted(numbered)]
+        problem = f"part {missing[0]} of {count} is missing" if missing else ""
+        faults = [part.record.fault for part in parts if part.record.fault]
+        single.append((names.base_name(stem), parts, problem or (faults[0] if faults else "")))
+    return single
+
+
+def _lone_part(item: Found) -> str:
+    split = item.record.facts.split
+    return f"this is part {split[0] + 1} of {split[1]} of a split model under another name" if split else ""
+
+
+def _entry(parts: list[Found], problem: str) -> ModelEntry:
+    first = parts[0]
+    facts = first.record.facts
+    problem = problem or first.record.fault
+    fields: dict[str, Any] = {name: getattr(facts, name) for name in Facts.__struct_fields__}
+    fields["format"] = first.candidate.format
+    if len(parts) > 1:
+        fields.update(_summed(parts))
+    able, reasons = backends(msgspec.convert(fields, Facts) if len(parts) > 1 else facts, shards=len(parts))
+    if problem:
+        able, reasons = (), {}
+    elif not able and len(set(reasons.values())) == 1:
+        problem = next(iter(reasons.values()))
+    return ModelEntry(
+        **fields,
+        name="",
+        path=first.candidate.path,
+        source=first.candidate.source,
+        size_bytes=sum(part.candidate.size for part in parts),
+        digest=_joined([part.record.digest for part in parts], "fp1-"),
+        sha256=_joined([part.record.sha256 for part in parts], ""),
+        shards=tuple(part.candidate.path for part in parts) if len(parts) > 1 else (),
+        backends=able,
+        reasons=reasons,
+        problem=problem,
+    )
+
+
+def _summed(parts: list[Found]) -> dict[str, Any]:
+    types: dict[str, int] = {}
+    for part in parts:
+        for name, size in part.record.facts.tensor_types.items():
+            types[name] = types.get(name, 0) + size
+    return {
+        "parameters": sum(part.record.facts.parameters for part in parts),
+        "weights_bytes": sum(part.record.facts.weights_bytes for part in parts),
+        "tensor_types": types,
+        "complete": all(part.record.facts.complete for part in parts),
+    }
+
+
+def _joined(digests: list[str], prefix: str) -> str:
+    if len(digests) == 1 or not all(digests):
+        return digests[0] if len(digests) == 1 else ""
+    joined = hashlib.sha256("\n".join(digests).encode()).hexdigest()
+    return prefix + (joined[:32] if prefix else joined)
+
+
+def _projector(base: str, entry: ModelEntry, projectors: list[Found], models: int) -> str:
+    """The path of the projector that belongs to the model, or "".
+
+    In a folder of one model any projector fits; among several it must carry the model's name. A
+    projector that states another width than the model never fits.
+    """
+    fitting = [
+        item
+        for item in projectors
+        if not (item.record.fault or (item.record.facts.n_embd and item.record.facts.n_embd != entry.n_embd))
+    ]
+    generic = [item for item in fitting if _bare(_base(item)) in ("", "model")]
+    own = [item for item in fitting if _bare(_base(item)) and base.startswith(_bare(_base(item)))]
+    choice = own or (fitting if models == 1 else generic if _one_family(entry, models) else [])
+    ordered = sorted(choice, key=lambda item: (_rank(item.record.facts.quantization), item.candidate.path))
+    return ordered[0].candidate.path if ordered else ""
+
+
+def _one_family(entry: ModelEntry, models: int) -> bool:
+    # a generic name in a repository's or publisher's folder belongs to all the files in it; the own
+    # store is one flat folder, where it could belong to any
+    return entry.source != "store" or models == 1
+
+
+def _bare(name: str) -> str:
+    """A projector's name without the words that only say what it is."""
+    words = [word for word in name.split("-") if word not in ("mmproj", "f16", "f32", "bf16", "q8_0", "vision")]
+    return "-".join(words)
+
+
+def _rank(quantization: str) -> int:
+    return _PROJECTOR_ORDER.index(quantization) if quantization in _PROJECTOR_ORDER else len(_PROJECTOR_ORDER)
+
+
+def _without_copies(drafts: list[tuple[str, ModelEntry]]) -> list[tuple[str, ModelEntry]]:
+    kept: list[tuple[str, ModelEntry]] = []
+    by_digest: dict[str, int] = {}
+    for base, entry in drafts:
+        at = by_digest.get(entry.digest) if entry.digest and not entry.problem else None
+        if at is not None and not _differ(kept[at][1], entry):
+            first = kept[at][1]
+            if entry.path != first.path and entry.path not in first.copies:
+                kept[at] = (kept[at][0], msgspec.structs.replace(first, copies=(*first.copies, entry.path)))
+            continue
+        if entry.digest and not entry.problem:
+            by_digest.setdefault(entry.digest, len(kept))
+        kept.append((base, entry))
+    return kept
+
+
+def _differ(one: ModelEntry, other: ModelEntry) -> bool:
+    """Whether two files with one fingerprint are known to be different after all."""
+    return bool(one.sha256 and other.sha256 and one.sha256 != other.sha256) or one.size_bytes != other.size_bytes
+
+
+def _finish(entry: ModelEntry, name: str, own: frozenset[str]) -> ModelEntry:
+    ours = all(part in own for part in entry.shards or (entry.path,))
+    return msgspec.structs.replace(entry, name=name, own=ours, title=entry.title or name)

@@ -1,0 +1,291 @@
+"""The library: every model on this machine, listed without a daemon and without an engine.
+
+    library = Library(root, settings)
+    library.rows()        # at once: cached rows, or the first rows of a cold scan
+    library.complete      # False while headers are still being read in the background
+
+One scanner thread does all reading; callers only see finished lists. Rows come from `library.cache`
+when the files are unchanged. `refresh()` looks again at the folders (a few milliseconds when nothing
+changed) and should be called every ten seconds or so by whoever shows a picker.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from shared.catalog import cachefile, names
+from shared.catalog.entry import ModelEntry
+from shared.catalog.fingerprint import checksum
+from shared.catalog.group import FileRecord, Found, entries
+from shared.catalog.own import own_records
+from shared.catalog.places import known_places
+from shared.catalog.reader import read_record
+from shared.catalog.scan import Candidate, Scan
+from shared.errors import ModelNotFound
+from shared.paths import DataRoot
+from shared.settings import Settings
+
+FIRST_WAIT = 1.0
+
+
+class Library:
+    """The inventory of one process. Thread-safe; every method but `wait` and a first `rows` returns at once."""
+
+    def __init__(self, root: DataRoot, settings: Settings, environ: Mapping[str, str] = os.environ) -> None:
+        self._root = root
+        self._settings = settings
+        self._environ = dict(environ)
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._records: dict[str, FileRecord] = {}
+        self._names: dict[str, str] = {}
+        self._rows: list[ModelEntry] = []
+        self._problems: list[str] = []
+        self._listeners: list[Callable[[], None]] = []
+        self._last: list[Candidate] = []
+        self._loaded = False
+        self._listed = False
+        self._complete = False
+        self._again = False
+        self._closed = False
+        self._revision = 0
+        self._thread: threading.Thread | None = None
+        self.cache_note = ""
+        """Why the cache could not be written (a read-only root), or ""."""
+
+    # --- what callers see ----------------------------------------------------------------------
+
+    def rows(self, wait: float = FIRST_WAIT) -> list[ModelEntry]:
+        """Every entry in order of name. The first call starts the scan and waits up to `wait` seconds
+        for first rows, unless the cache has them.
+        """
+        self._start()
+        with self._lock:
+            if not self._rows:
+                self._changed.wait_for(lambda: self._listed or self._closed, timeout=wait)
+            return list(self._rows)
+
+    def find(self, name: str, wait: float = FIRST_WAIT) -> ModelEntry:
+        """The entry of this name (case aside) or path. Raises ModelNotFound with the nearest names.
+
+        A name that is not among the rows yet waits for the running scan, `wait` seconds at most.
+        """
+        found = match(name, self.rows(wait))
+        if found is None:
+            self.wait(wait, complete=False)  # the cached rows may be older than the file
+            found = match(name, self.rows(0))
+        if found is not None:
+            return found
+        raise ModelNotFound(requested=name, near=names.nearest(name, [entry.name for entry in self.rows(0)]))
+
+    def _start(self) -> None:
+        with self._lock:
+            started = self._thread is not None or self._listed
+        if not started:
+            self.refresh()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every header has been read to its end."""
+        with self._lock:
+            return self._complete
+
+    @property
+    def problems(self) -> list[str]:
+        """What could not be read in the last pass, one line each, for people."""
+        with self._lock:
+            return list(self._problems)
+
+    @property
+    def revision(self) -> int:
+        """Rises whenever the rows change."""
+        with self._lock:
+            return self._revision
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call `listener` from the scanner thread after each change of the rows."""
+        with self._lock:
+            self._listeners.append(listener)
+
+    def refresh(self) -> None:
+        """Look at the folders again, in the background."""
+        with self._lock:
+            if self._closed:
+                return
+            if self._thread is not None and self._thread.is_alive():
+                self._again = True
+                return
+            self._complete = False
+            self._thread = threading.Thread(target=self._run, name="library-scan", daemon=True)
+            self._thread.start()
+
+    def wait(self, timeout: float | None = None, *, complete: bool = True) -> bool:
+        """Wait until the rows are complete (or only listed); False when the time ran out."""
+        self._start()
+        with self._lock:
+            return self._changed.wait_for(
+                lambda: (self._complete if complete else self._listed) or self._closed, timeout=timeout
+            )
+
+    def close(self) -> None:
+        """Stop the scanner after the file it is at."""
+        with self._lock:
+            self._closed = True
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout=2.0)
+
+    def compute_checksums(self, stopped: Callable[[], bool] = lambda: False) -> int:
+        """Compute missing SHA-256 sums one after another; how many were computed.
+
+        For the daemon while it is idle: minutes of disk reading. Sums are shared by the cache, so
+        that a machine computes each once.
+        """
+        done = 0
+        self._save()  # takes over the sums that another process computed
+        with self._lock:
+            waiting = [r for r in self._records.values() if not r.sha256 and not r.fault and r.facts.format == "gguf"]
+        for record in waiting:
+            if self._closed or stopped():
+                break
+            try:
+                value = checksum(record.path, lambda: self._closed or stopped())
+            except OSError as error:
+                self._note(f"{record.path}: {error.strerror or error}")
+                continue
+            if value is not None:
+                with self._lock:
+                    if self._records.get(record.path) == record:
+                        self._records[record.path] = msgspec.structs.replace(record, sha256=value)
+                done += 1
+                self._save()
+        if done:
+            self.refresh()
+        return done
+
+    # --- the scanner ---------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        self._load_cached()
+        while True:
+            try:
+                self._pass()
+            except Exception as error:  # a scanner that died silently would look like an empty disk
+                self._note(f"the library could not be read: {type(error).__name__}: {error}")
+            with self._lock:
+                if self._again and not self._closed:
+                    self._again = False
+                    continue
+                self._complete = self._listed = True
+                self._thread = None
+                self._changed.notify_all()
+                return
+
+    def _load_cached(self) -> None:
+        """Rows from the cache for the files that are unchanged, before any folder is walked (once)."""
+        with self._lock:
+            if self._loaded:
+                return
+            self._loaded = True
+        content = cachefile.read(self._root.library_cache)
+        self._saved = content
+        scan = Scan()
+        found = []
+        for stored in content.last:
+            record = content.files.get(stored.path)
+            candidate = scan.again(stored)
+            if candidate is not None and record is not None and record.signature == candidate.signature:
+                found.append(Found(candidate, record))
+        with self._lock:
+            self._records = dict(content.files)
+            self._names = dict(content.names)
+        if found:
+            self._publish(found, scan.problems, listed=False)
+
+    def _pass(self) -> None:
+        scan = Scan()
+        found: list[Found] = []
+        for place in known_places(self._root, self._settings, self._environ):
+            for candidate in scan.place(place):
+                if self._closed:
+                    return
+                found.append(Found(candidate, self._record(candidate, first=True)))
+        self._publish(found, scan.problems, listed=True)
+        incomplete = [index for index, item in enumerate(found) if not item.record.finished]
+        for index in incomplete:
+            if self._closed:
+                return
+            candidate = found[index].candidate
+            found[index] = Found(candidate, self._record(candidate, first=False))
+        if incomplete:
+            self._publish(found, scan.problems, listed=True)
+        self._last = [item.candidate for item in found]
+        self._save()
+
+    def _record(self, candidate: Candidate, *, first: bool) -> FileRecord:
+        with self._lock:
+            before = self._records.get(candidate.path)
+        if before is not None and before.signature == candidate.signature and (first or before.finished):
+            return before
+        record = read_record(candidate, first=first, before=before)
+        with self._lock:
+            self._records[candidate.path] = record
+        return record
+
+    def _publish(self, found: list[Found], problems: list[str], *, listed: bool) -> None:
+        with self._lock:
+            known = dict(self._names)
+        rows = entries(found, known, frozenset(own_records(self._root.models)))
+        lines = problems + [f"{row.path}: {row.problem}" for row in rows if row.problem]
+        with self._lock:
+            self._names = names.remember(known, ((row.path, row.digest, row.name) for row in rows))
+            changed = rows != self._rows
+            self._rows = rows
+            self._problems = lines
+            self._listed = self._listed or listed
+            self._revision += 1 if changed else 0
+            listeners = list(self._listeners) if changed else []
+            self._changed.notify_all()
+        for listener in listeners:
+            listener()
+
+    def _save(self) -> None:
+        """Write the cache when something changed, with what other processes learnt in the meantime."""
+        stored = cachefile.read(self._root.library_cache)
+        with self._lock:
+            files = cachefile.merged(self._records, stored.files)
+            self._records = files
+            content = cachefile.CacheContent(files=files, last=list(self._last), names=dict(self._names))
+        if content == stored:
+            return
+        try:
+            cachefile.write(self._root.library_cache, content)
+        except OSError as error:
+            self.cache_note = f"{self._root.library_cache}: {error.strerror or error}; kept in memory"
+
+    def _note(self, line: str) -> None:
+        with self._lock:
+            self._problems = [*self._problems, line]
+
+
+def match(name: str, rows: list[ModelEntry]) -> ModelEntry | None:
+    """The row a name, a path or a digest means, else None.
+
+    `base@digits` still finds a model whose name became plain after its namesake was removed.
+    """
+    wanted = name.casefold()
+    by_name = {row.name: row for row in rows}
+    if wanted in by_name:
+        return by_name[wanted]
+    base, _, digits = wanted.rpartition("@")
+    for row in rows:
+        if name in (row.path, row.digest) or name in row.copies:
+            return row
+        if base and len(digits) >= 6 and row.name == base and row.digest.rpartition("-")[2].startswith(digits):
+            return row
+    return None

@@ -1,0 +1,248 @@
+"""Reads an OpenVINO IR folder: `openvino_model.xml` and `.bin`, the configs beside them, the template.
+
+The XML is read once in pieces, never parsed as a tree (it may hold 100,000 layers): constants give the
+extent the `.bin` must have, state variables give the shape of the KV memory, the runtime info the weight
+format. Exports of optimum have a `config.json`; models that GenAI saved from a GGUF do not, and then
+the variables alone say what there is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from shared.catalog.entry import Facts, KvSpan, SpecialTokens
+from shared.catalog.facts import digest_text, is_thinking
+from shared.catalog.fingerprint import long_path
+from shared.catalog.scan import IR_LANGUAGE
+from shared.catalog.window import READ_LIMIT, HeaderRejected
+
+MAX_JSON = 16 * 1024 * 1024
+MAX_TEMPLATE = 1024 * 1024
+CHUNK = 1024 * 1024
+OVERLAP = 8 * 1024
+MAX_LAYERS = 1024
+
+_CONST = re.compile(rb'offset="(\d{1,18})" size="(\d{1,18})"')
+_VARIABLE = re.compile(rb'variable_id="([^"]{1,200})"[^>]{0,200}?variable_shape="([^"]{0,100})"')
+_LAYER = re.compile(rb"past_key_values\.(\d{1,4})\.(?:key|value)|past_key_values\.(\d{1,4})\.[a-z.]*\.(?:key|value)")
+_MODE = re.compile(rb'<mode value="([a-z0-9_]{1,20})"')
+_EMBEDDERS = re.compile(r"(?:bert|roberta|mpnet|electra|nomic|gte|e5)", re.IGNORECASE)
+
+
+def read_folder(folder: str, *, first: bool = False) -> Facts:
+    """The facts of an IR folder. With `first`, the XML is not read. Raises HeaderRejected."""
+    names = _listing(folder)
+    if IR_LANGUAGE in names:
+        return Facts(
+            format="openvino",
+            complete=True,
+            vision=True,
+            unusable="a vision-language IR of several models is not served",
+        )
+    _require(names)
+    config = _json(folder, "config.json", names)
+    xml = _Xml() if first else _scan(os.path.join(folder, "openvino_model.xml"))
+    bin_size = _size(os.path.join(folder, "openvino_model.bin"))
+    if xml.extent > bin_size:
+        raise HeaderRejected("truncated", f"openvino_model.bin has {bin_size} bytes and should have {xml.extent}")
+    facts = _facts(config, xml, folder, names)
+    return msgspec.structs.replace(facts, weights_bytes=bin_size, complete=not first)
+
+
+class _Xml(msgspec.Struct):
+    """What the scan of the XML found."""
+
+    extent: int = 0
+    parameters_bytes: int = 0
+    kv: dict[int, list[int]] = {}
+    mode: str = ""
+
+
+def _facts(config: dict[str, Any], xml: _Xml, folder: str, names: set[str]) -> Facts:
+    template = _template(folder, names)
+    text = config.get("text_config") if isinstance(config.get("text_config"), dict) else config
+    assert isinstance(text, dict)
+    heads = _int(text.get("num_attention_heads"))
+    dim = _int(text.get("head_dim")) or (_int(text.get("hidden_size")) // heads if heads else 0)
+    kv_heads = _int(text.get("num_key_value_heads")) or heads
+    layers = _int(text.get("num_hidden_layers")) or len(xml.kv)
+    embedding = "modules.json" in names or bool(_EMBEDDERS.search(_text(config.get("model_type"))))
+    return Facts(
+        format="openvino",
+        architecture=_text(config.get("model_type")),
+        title=_text(config.get("_name_or_path"))[:200],
+        quantization=_quantization(xml.mode, folder),
+        context_train=_int(text.get("max_position_embeddings")),
+        n_layers=layers,
+        n_embd=_int(text.get("hidden_size")),
+        n_heads=heads,
+        n_kv_heads=kv_heads,
+        head_dim_k=dim,
+        head_dim_v=dim,
+        vocab_size=_int(text.get("vocab_size")),
+        sliding_window=_int(text.get("sliding_window")),
+        kv=_kv(xml, text, layers, kv_heads * dim),
+        template=template,
+        template_digest=digest_text(template),
+        tokens=_tokens(config, _json(folder, "generation_config.json", names), folder, names),
+        tools="tools" in template,
+        thinking=is_thinking(template),
+        embedding_only=embedding,
+        unusable="" if "openvino_tokenizer.xml" in names else "openvino_tokenizer.xml is missing; convert it again",
+    )
+
+
+def _kv(xml: _Xml, text: dict[str, Any], layers: int, width: int) -> tuple[KvSpan, ...]:
+    kinds = text.get("layer_types")
+    window = _int(text.get("sliding_window"))
+    per_layer = []
+    for layer in range(min(layers, MAX_LAYERS)):
+        k, v = (*xml.kv.get(layer, ()), width, width)[:2] if not xml.kv or layer in xml.kv else (0, 0)
+        sliding = isinstance(kinds, list) and layer < len(kinds) and kinds[layer] == "sliding_attention"
+        per_layer.append((k, v, window if sliding else 0))
+    return tuple(KvSpan(len(list(run)), *key) for key, run in groupby(per_layer))
+
+
+def _tokens(config: dict[str, Any], generation: dict[str, Any], folder: str, names: set[str]) -> SpecialTokens:
+    tokenizer = _json(folder, "tokenizer_config.json", names)
+    eos = generation.get("eos_token_id", config.get("eos_token_id"))
+    several = [_id(item) for item in eos] if isinstance(eos, list) else [_id(eos)]
+    ids = [item for item in several if item is not None]
+    add_bos = tokenizer.get("add_bos_token")
+    texts = {}
+    for key in ("bos", "eos"):
+        value = tokenizer.get(f"{key}_token")
+        value = value.get("content") if isinstance(value, dict) else value
+        number = _id(config.get("bos_token_id")) if key == "bos" else (ids[0] if ids else None)
+        if isinstance(value, str) and number is not None:
+            texts[number] = value[:200]
+    return SpecialTokens(
+        bos=_id(generation.get("bos_token_id", config.get("bos_token_id"))),
+        eos=ids[0] if ids else None,
+        pad=_id(generation.get("pad_token_id", config.get("pad_token_id"))),
+        add_bos=add_bos if isinstance(add_bos, bool) else None,
+        texts=texts,
+        extra_eos=tuple(ids[1:17]),
+    )
+
+
+def _template(folder: str, names: set[str]) -> str:
+    """chat_template.jinja, else chat_template.json, else the tokenizer's config (its "default" of several)."""
+    if "chat_template.jinja" in names:
+        return _read(os.path.join(folder, "chat_template.jinja"), MAX_TEMPLATE).decode("utf-8", "replace")
+    for name in ("chat_template.json", "tokenizer_config.json"):
+        value = _json(folder, name, names).get("chat_template")
+        if isinstance(value, list):
+            by_name = {item.get("name"): item.get("template") for item in value if isinstance(item, dict)}
+            value = by_name.get("default")
+        if isinstance(value, str) and value:
+            return value[:MAX_TEMPLATE]
+    return ""
+
+
+def _quantization(mode: str, folder: str) -> str:
+    if mode:
+        return mode.split("_", maxsplit=1)[0].upper()
+    found = re.search(r"(?:^|[-_.])(int4|int8|fp16|nf4|mxfp4)(?:$|[-_.])", os.path.basename(folder).lower())
+    return found.group(1).upper() if found else ""
+
+
+def _scan(path: str) -> _Xml:
+    found = _Xml()
+    size = _size(path)
+    if size > READ_LIMIT:
+        raise HeaderRejected("limit", f"openvino_model.xml is larger than {READ_LIMIT} bytes")
+    carried = b""
+    try:
+        with open(long_path(path), "rb", buffering=0) as file:
+            while chunk := file.read(CHUNK):
+                data = carried + chunk
+                _collect(data, found)
+                carried = data[-OVERLAP:]
+    except OSError as error:
+        raise HeaderRejected("unreadable", error.strerror or str(error)) from error
+    if not carried.rstrip().endswith(b"</net>"):
+        raise HeaderRejected("truncated", "openvino_model.xml ends in the middle")
+    return found
+
+
+def _collect(data: bytes, found: _Xml) -> None:
+    for match in _CONST.finditer(data):
+        found.extent = max(found.extent, int(match[1]) + int(match[2]))
+    for match in _VARIABLE.finditer(data):
+        layer = _LAYER.search(match[1])
+        if layer is not None:
+            index = int(layer[1] or layer[2])
+            if index < MAX_LAYERS:
+                sizes = found.kv.setdefault(index, [0, 0])
+                sizes[1 if b"value" in match[1].rpartition(b"present")[2] else 0] = _width(match[2])
+    mode = _MODE.search(data)
+    if mode is not None:
+        found.mode = mode[1].decode()
+
+
+def _width(shape: bytes) -> int:
+    """Elements a token: the product of the fixed extents of `?,heads,?,dim`."""
+    width = 1
+    for extent in shape.split(b","):
+        if extent.strip().isdigit():
+            width *= int(extent)
+    return width if width < 1 << 32 else 0
+
+
+def _listing(folder: str) -> set[str]:
+    try:
+        return set(os.listdir(long_path(folder)))
+    except OSError as error:
+        raise HeaderRejected("unreadable", error.strerror or str(error)) from error
+
+
+def _require(names: set[str]) -> None:
+    for name in ("openvino_model.xml", "openvino_model.bin"):
+        if name not in names:
+            raise HeaderRejected("truncated", f"{name} is missing")
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(long_path(path)).st_size
+    except OSError as error:
+        raise HeaderRejected("unreadable", f"{os.path.basename(path)}: {error.strerror or error}") from error
+
+
+def _read(path: str, most: int) -> bytes:
+    try:
+        with open(long_path(path), "rb") as file:
+            return file.read(most)
+    except OSError as error:
+        raise HeaderRejected("unreadable", f"{os.path.basename(path)}: {error.strerror or error}") from error
+
+
+def _json(folder: str, name: str, names: set[str]) -> dict[str, Any]:
+    """A config as a dict; {} when it is missing. Raises HeaderRejected when it cannot be read."""
+    if name not in names:
+        return {}
+    try:
+        content = json.loads(_read(os.path.join(folder, name), MAX_JSON))
+    except (ValueError, RecursionError) as error:
+        raise HeaderRejected("malformed", f"{name} is not valid JSON: {error}") from error
+    return content if isinstance(content, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _int(value: Any) -> int:
+    usable = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 48
+    return value if usable else 0
+
+
+def _id(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 32 else None

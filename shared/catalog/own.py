@@ -1,0 +1,72 @@
+"""The record of what we wrote into the store: one small file beside each model we pulled.
+
+`models/.NAME.own` (JSON) stands beside `models/NAME`. Only files listed there are ever deleted by us.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+SUFFIX = ".own"
+MAX_RECORD = 64 * 1024
+
+
+class OwnRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One file we wrote; its size guards against deleting what somebody put in its place."""
+
+    file: str
+    source: str
+    sha256: str
+    size: int
+
+
+def record_path(file: Path) -> Path:
+    """Where the record of a store file is."""
+    return file.with_name(f".{file.name}{SUFFIX}")
+
+
+def write_record(file: Path, source: str, sha256: str, size: int) -> None:
+    """Note that we wrote `file`. Raises OSError."""
+    record = OwnRecord(file=file.name, source=source, sha256=sha256, size=size)
+    target = record_path(file)
+    descriptor, temporary = tempfile.mkstemp(prefix=".own.", suffix=".tmp", dir=file.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(msgspec.json.encode(record))
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def read_record(file: Path) -> OwnRecord | None:
+    """The record of a store file when we wrote it and it still has the size we wrote, else None."""
+    try:
+        with open(record_path(file), "rb") as stream:
+            record = msgspec.json.decode(stream.read(MAX_RECORD), type=OwnRecord)
+        size = file.stat().st_size
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return record if record.file == file.name and record.size == size else None
+
+
+def own_records(models: Path) -> dict[str, OwnRecord]:
+    """Every file of ours in the store, by path."""
+    found: dict[str, OwnRecord] = {}
+    try:
+        listed = os.listdir(models)
+    except OSError:
+        return found  # no store yet
+    for name in listed:
+        if name.startswith(".") and name.endswith(SUFFIX):
+            file = models / name[1 : -len(SUFFIX)]
+            record = read_record(file)
+            if record is not None:
+                found[str(file)] = record
+    return found

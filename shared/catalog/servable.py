@@ -1,0 +1,81 @@
+"""Which backend can serve which model: one table by format, architecture and tensor type (pure).
+
+llama: the generation and embedding architectures that llama.cpp (as of the pinned binding) builds.
+openvino: IR folders; of GGUF files the three families its reader builds a graph for, with the tensor
+types it unpacks (openvino.genai `gguf_utils`, 2026.x). Both engines compare again when they load.
+"""
+
+from __future__ import annotations
+
+from shared.catalog.entry import Facts
+
+BACKENDS = ("llama", "openvino")
+
+# fmt: off
+LLAMA_ARCHITECTURES = frozenset(
+    {
+        "afmoe", "apertus", "arcee", "arctic", "arwkv7", "baichuan", "bailingmoe", "bailingmoe2", "bert",
+        "bitnet", "bloom", "chameleon", "chatglm", "codeshell", "cogvlm", "cohere2", "command-r", "dbrx",
+        "deci", "deepseek", "deepseek2", "deepseek2-ocr", "dots1", "dream", "ernie4_5", "ernie4_5-moe",
+        "eurobert", "exaone", "exaone-moe", "exaone4", "falcon", "falcon-h1", "gemma", "gemma-embedding",
+        "gemma2", "gemma3", "gemma3n", "gemma4", "glm-dsa", "glm4", "glm4moe", "gpt-oss", "gpt2", "gptneox",
+        "granite", "granitehybrid", "granitemoe", "grok", "grovemoe", "hunyuan-dense", "hunyuan-moe",
+        "hunyuan_vl", "internlm2", "jais", "jais2", "jamba", "jina-bert-v2", "jina-bert-v3", "kimi-linear",
+        "lfm2", "lfm2moe", "llada", "llada-moe", "llama", "llama-embed", "llama4", "maincoder", "mamba",
+        "mamba2", "mimo2", "minicpm", "minicpm3", "minimax-m2", "mistral3", "mistral4", "modern-bert", "mpt",
+        "nemotron", "nemotron_h", "nemotron_h_moe", "neo-bert", "nomic-bert", "nomic-bert-moe", "olmo", "olmo2",
+        "olmoe", "openelm", "orion", "paddleocr", "pangu-embedded", "phi2", "phi3", "phimoe", "plamo", "plamo2",
+        "plamo3", "plm", "qwen", "qwen2", "qwen2moe", "qwen2vl", "qwen3", "qwen35", "qwen35moe", "qwen3moe",
+        "qwen3next", "qwen3vl", "qwen3vlmoe", "refact", "rnd1", "rwkv6", "rwkv6qwen2", "rwkv7", "seed_oss",
+        "smallthinker", "smollm3", "stablelm", "starcoder", "starcoder2", "step35", "t5", "t5encoder", "xverse",
+    }
+)
+# fmt: on
+
+OPENVINO_GGUF_ARCHITECTURES = frozenset({"llama", "qwen2", "qwen3"})
+OPENVINO_GGUF_TYPES = frozenset({"F32", "F16", "Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q6_K"})
+
+
+def refusal(facts: Facts, backend: str, *, shards: int = 1) -> str:
+    """Why `backend` cannot serve the model, or "" when it can."""
+    if facts.unusable:
+        return facts.unusable
+    if facts.kind != "model":
+        return f"this is a {facts.kind}, which belongs beside a model"
+    if backend == "llama":
+        return _llama(facts)
+    if backend == "openvino":
+        return _openvino(facts, shards)
+    return f"the {backend} backend runs no models"
+
+
+def backends(facts: Facts, *, shards: int = 1) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The backends that can serve it, and for the others the reason."""
+    reasons = {backend: refusal(facts, backend, shards=shards) for backend in BACKENDS}
+    return (
+        tuple(backend for backend in BACKENDS if not reasons[backend]),
+        {backend: reason for backend, reason in reasons.items() if reason},
+    )
+
+
+def _llama(facts: Facts) -> str:
+    if facts.format != "gguf":
+        return "llama.cpp reads GGUF files only"
+    if facts.architecture not in LLAMA_ARCHITECTURES:
+        return f"llama.cpp of this version does not know the architecture {facts.architecture}"
+    return ""
+
+
+def _openvino(facts: Facts, shards: int) -> str:
+    if facts.format == "openvino":
+        return ""
+    if shards > 1:
+        return "OpenVINO's GGUF reader takes single files only"
+    if facts.architecture not in OPENVINO_GGUF_ARCHITECTURES:
+        return f"OpenVINO's GGUF reader does not know the architecture {facts.architecture}"
+    odd = sorted(set(facts.tensor_types) - OPENVINO_GGUF_TYPES)
+    if odd:
+        return f"OpenVINO's GGUF reader does not unpack {', '.join(odd)}"
+    if facts.embedding_only:
+        return "OpenVINO's GGUF reader builds text generation only"
+    return ""
