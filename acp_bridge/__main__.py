@@ -1,0 +1,43 @@
+"""`acp-bridge`: what an editor spawns, and its command-line siblings.
+
+Standard output is taken private before anything else is imported, so that nothing but the protocol can reach it.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    if sys.argv[1:2] in (["acp"], ["lsp"]):
+        from shared.endpoint.stdio import claim_stdin, claim_stdout
+
+        face = sys.argv[1]
+        output, source = claim_stdout(), claim_stdin()
+        _leave(_serve(face, source, output))
+    from acp_bridge.cli import run
+
+    sys.exit(run(sys.argv[1:]))
+
+
+def _serve(face: str, source: int, output: int) -> int:
+    if face == "lsp":
+        from acp_bridge.lsp import serve_lsp
+
+        return serve_lsp(source, output)
+    from acp_bridge.app import serve_acp
+
+    return serve_acp(source, output)
+
+
+def _leave(code: int) -> None:
+    """End now: a thread that still reads a disk or a pipe must not keep an editor waiting."""
+    import os
+
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""The editor as the core's face: updates out, questions and file requests to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET
+
+from acp_bridge.acp.options import config_options
+from acp_bridge.acp.schema import (
+    AnyUpdate,
+    ClientCapabilities,
+    ConfigOption,
+    ConfigOptionUpdate,
+    CreateTerminalParams,
+    CreateTerminalResult,
+    CurrentModeUpdate,
+    ExitStatus,
+    PermissionCard,
+    PermissionOption,
+    ReadTextFileParams,
+    ReadTextFileResult,
+    RequestPermissionParams,
+    RequestPermissionResult,
+    SessionUpdateParams,
+    TerminalOutputResult,
+    TerminalParams,
+    WriteTextFileParams,
+)
+from acp_bridge.acp.updates import Updates, commands_update, items_of, places_of
+from acp_bridge.session.events import OptionsChanged, Shown
+from acp_bridge.session.face import Command, Finished, Question, ToolFailed
+from shared.errors import ModeldError
+from shared.protocol.faults import BadAnswer, PeerGone
+
+if TYPE_CHECKING:
+    from acp_bridge.core import Core
+    from acp_bridge.session.live import LiveConversation
+    from shared.protocol.peer import Peer
+
+
+class Editor:
+    """Implements `acp_bridge.session.face.Face` over one connection."""
+
+    def __init__(self, peer: Peer, core: Core) -> None:
+        self.peer = peer
+        self.core = core
+        self.client = "an ACP client"
+        self.client_version = ""
+        self.capabilities = ClientCapabilities()
+        self._updates: dict[str, Updates] = {}
+        self._open: set[str] = set()
+        self._sent_options: dict[str, bytes] = {}
+        self._sent_mode: dict[str, str] = {}
+
+    # --- offers --------------------------------------------------------------------------------
+
+    @property
+    def reads_files(self) -> bool:
+        return self.capabilities.fs is not None and self.capabilities.fs.read_text_file
+
+    @property
+    def writes_files(self) -> bool:
+        return self.capabilities.fs is not None and self.capabilities.fs.write_text_file
+
+    @property
+    def runs_terminals(self) -> bool:
+        return bool(self.capabilities.terminal)
+
+    # --- updates -------------------------------------------------------------------------------
+
+    def options(self, live: LiveConversation) -> list[ConfigOption]:
+        """The complete list as it is now; remembered as sent."""
+        conversation = live.conversation
+        options = config_options(
+            self.core.picker(live), conversation.mode, conversation.thinking, self.core.thinking(live)
+        )
+        self._sent_options[live.id] = msgspec.json.encode(options)
+        self._sent_mode[live.id] = conversation.mode
+        return options
+
+    def announce(self, live: LiveConversation) -> None:
+        """From now on the session gets updates; the first are its commands and what changed since its answer."""
+        if live.id in self._open or live.closed:
+            return
+        self._open.add(live.id)
+        self._send(live.id, commands_update())
+        self.show(live.id, OptionsChanged())
+
+    def forget(self, session: str) -> None:
+        """The session is closed."""
+        for known in (self._updates, self._sent_options, self._sent_mode):
+            known.pop(session, None)  # type: ignore[attr-defined]
+        self._open.discard(session)
+
+    def show(self, conversation: str, event: Shown) -> None:
+        """See Face."""
+        if conversation not in self._open:
+            return
+        if isinstance(event, OptionsChanged):
+            self._show_options(conversation)
+            return
+        for update in self._translator(conversation).of(event):
+            self._send(conversation, update)
+
+    def replay(self, live: LiveConversation) -> None:
+        """Everything that was said, before the answer to session/load."""
+        self._updates[live.id] = Updates()
+        for update in self._translator(live.id).replay(live.conversation.events):
+            self._send(live.id, update)
+
+    def _show_options(self, session: str) -> None:
+        live = self.core.get(session)
+        before, mode = self._sent_options.get(session), self._sent_mode.get(session)
+        options = self.options(live)
+        if self._sent_options[session] != before:
+            self._send(session, ConfigOptionUpdate(config_options=options))
+        if live.conversation.mode != mode:
+            self._send(session, CurrentModeUpdate(current_mode_id=live.conversation.mode))
+
+    def _translator(self, session: str) -> Updates:
+        return self._updates.setdefault(session, Updates())
+
+    def _send(self, session: str, update: AnyUpdate) -> None:
+        self.peer.notify("session/update", SessionUpdateParams(session_id=session, update=update))
+
+    # --- requests ------------------------------------------------------------------------------
+
+    async def ask(self, conversation: str, question: Question) -> str | None:
+        """See Face."""
+        card = PermissionCard(
+            tool_call_id=question.card,
+            title=question.title,
+            kind=question.kind,
+            content=items_of(question.items) if question.items else UNSET,
+            locations=places_of(question.places) if question.places else UNSET,
+        )
+        options = [
+            PermissionOption(option_id=answer.id, name=answer.name, kind=answer.kind) for answer in question.answers
+        ]
+        params = RequestPermissionParams(session_id=conversation, tool_call=card, options=options)
+        try:
+            result: RequestPermissionResult = await self.peer.request(
+                "session/request_permission", params, RequestPermissionResult
+            )
+        except (ModeldError, BadAnswer):
+            return None  # an editor that cannot ask has not allowed it
+        chosen = result.outcome.option_id if result.outcome.outcome == "selected" else None
+        return chosen if any(chosen == answer.id for answer in question.answers) else None
+
+    async def _request(self, method: str, params: Any, kind: Any) -> Any:
+        """A request whose failure is told to the model."""
+        try:
+            return await self.peer.request(method, params, kind)
+        except ModeldError as error:
+            raise ToolFailed(error.message) from error
+        except BadAnswer as error:
+            raise ToolFailed(f"the editor's answer to {method} cannot be understood") from error
+        except PeerGone as error:
+            raise ToolFailed("the editor has gone") from error
+
+    async def read_file(self, conversation: str, path: str) -> str:
+        """See Face."""
+        params = ReadTextFileParams(session_id=conversation, path=path)
+        result: ReadTextFileResult = await self._request("fs/read_text_file", params, ReadTextFileResult)
+        return result.content
+
+    async def write_file(self, conversation: str, path: str, text: str) -> None:
+        """See Face."""
+        params = WriteTextFileParams(session_id=conversation, path=path, content=text)
+        await self._request("fs/write_text_file", params, Any)
+
+    async def open_terminal(self, conversation: str, command: Command) -> EditorTerminal:
+        """See Face."""
+        params = CreateTerminalParams(
+            session_id=conversation,
+            command=command.program,
+            args=command.arguments,
+            cwd=command.cwd,
+            output_byte_limit=command.output_limit,
+        )
+        result: CreateTerminalResult = await self._request("terminal/create", params, CreateTerminalResult)
+        return EditorTerminal(self, conversation, result.terminal_id)
+
+
+class EditorTerminal:
+    """A terminal of the editor."""
+
+    def __init__(self, editor: Editor, session: str, terminal: str) -> None:
+        self.id = terminal
+        self._editor = editor
+        self._params = TerminalParams(session_id=session, terminal_id=terminal)
+
+    async def finish(self) -> Finished:
+        """Wait for the end of the command, then read what it wrote."""
+        ended: ExitStatus = await self._editor._request("terminal/wait_for_exit", self._params, ExitStatus)
+        output: TerminalOutputResult = await self._editor._request(
+            "terminal/output", self._params, TerminalOutputResult
+        )
+        return Finished(output=output.output, code=ended.exit_code, truncated=output.truncated)
+
+    async def kill(self) -> None:
+        """End the command; the terminal stays readable."""
+        await self._editor._request("terminal/kill", self._params, Any)
+
+    async def release(self) -> None:
+        """Free it."""
+        await self._editor._request("terminal/release", self._params, Any)

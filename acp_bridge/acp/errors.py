@@ -1,0 +1,36 @@
+"""ACP's own errors, and the core's exceptions as the errors an editor gets."""
+
+from __future__ import annotations
+
+from acp_bridge.core import BadChoice, UnknownConversation
+from shared.errors import ModeldError, ModelNotFound
+from shared.protocol.faults import InvalidParams, ProtocolFault
+
+
+class SessionUnknown(ProtocolFault):
+    kind = "session_unknown"
+    code = -32002
+    fields = ("sessionId",)
+    summary = "no session with the id {sessionId}; open it with session/load, or make a new one"
+
+
+class AuthRequired(ProtocolFault):
+    kind = "auth_required"
+    code = -32000
+    summary = "authenticate first"
+
+
+def invalid(at: str, reason: str) -> InvalidParams:
+    """-32602 naming the value."""
+    return InvalidParams(at=f"$.{at}", reason=reason)
+
+
+def translated(error: Exception, session: str) -> ModeldError | None:
+    """The protocol's error for an exception of the core, or None when it is not one that has a translation."""
+    if isinstance(error, UnknownConversation):
+        return SessionUnknown(sessionId=session)
+    if isinstance(error, BadChoice):
+        return invalid(error.at, str(error))
+    if isinstance(error, ModelNotFound):
+        return InvalidParams(error.message, at="$.value", reason=error.message, **error.data)
+    return None

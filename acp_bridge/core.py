@@ -1,0 +1,371 @@
+"""The bridge without a face: conversations, models, turns. A face is given to it and shows what happens."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import msgspec
+
+from acp_bridge.doctor import doctor_report
+from acp_bridge.picker import NOTHING, Picker, RemoteModel, build_picker
+from acp_bridge.resolve import checked_pick, resolve, resolve_healed
+from acp_bridge.session.cancel import Cancel
+from acp_bridge.session.commands import parse_command
+from acp_bridge.session.events import Compacted, OptionsChanged, Part, Shown, TurnEnded
+from acp_bridge.session.live import LiveConversation
+from acp_bridge.session.local import LocalModel
+from acp_bridge.session.perform import Performer
+from acp_bridge.session.state import MODES, Conversation, messages_of
+from acp_bridge.session.store import CLAIM_RENEW, Claimant, Store
+from acp_bridge.session.turn import Turn
+from acp_bridge.thinking import THINKING, thinking_levels
+from shared.errors import ConversationBusy, ModeldError
+from shared.protocol import api
+
+if TYPE_CHECKING:
+    from acp_bridge.daemon.client import Daemon
+    from acp_bridge.models import Models
+    from acp_bridge.session.face import Face
+    from shared.clock import Clock
+    from shared.settings import Settings
+
+#: How long opening a session waits for what is being read from disk: its budget is 100 ms in all.
+PATIENCE_S = 0.06
+
+
+class UnknownConversation(Exception):
+    """No conversation has this id."""
+
+
+class BadChoice(Exception):
+    """A mode, option or level that is not offered; `at` names what was set, `value` to what."""
+
+    def __init__(self, at: str, value: object, offered: list[str]) -> None:
+        super().__init__(f"{value!r} is not one of {', '.join(offered) or 'the offered values'}")
+        self.at = at
+        self.value = value
+
+
+class NoTools:
+    """A turn without tools."""
+
+    schemas: list[dict[str, Any]] = []
+
+    async def run(self, calls: Any, message: str, turn: Turn) -> bool:
+        del calls, message, turn
+        return False
+
+
+class Core:
+    """Everything behind a face. `run` keeps what runs beside the calls."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        daemon: Daemon,
+        models: Models,
+        settings: Settings,
+        clock: Clock,
+        claimant: Callable[[], Claimant],
+    ) -> None:
+        self.store = store
+        self.daemon = daemon
+        self.models = models
+        self.settings = settings
+        self.clock = clock
+        self._claimant = claimant
+        self._face: Face | None = None
+        self._live: dict[str, LiveConversation] = {}
+        self._local = LocalModel(daemon, settings, clock)
+        self._performer = Performer(self)
+        models.on_change(self._models_changed)
+        daemon.on_change(self._status_changed)
+        self._active: str | None = None
+
+    # --- life ----------------------------------------------------------------------------------
+
+    @property
+    def face(self) -> Face:
+        assert self._face is not None
+        return self._face
+
+    @property
+    def client_name(self) -> str:
+        """The editor's name for other clients."""
+        return self._face.client if self._face is not None else "acp-bridge"
+
+    def attach(self, face: Face) -> None:
+        """The face that shows what happens."""
+        self._face = face
+
+    async def run(self) -> None:
+        """Keep the daemon's connection, the view of the models and the claims, until cancelled."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.daemon.run)
+            group.start_soon(self.models.run, 10.0)
+            group.start_soon(self._keep_claims)
+
+    async def _keep_claims(self) -> None:
+        self.store.sweep(self.clock.wall())
+        while True:
+            await anyio.sleep(CLAIM_RENEW)
+            if self._live:
+                self.store.renew(self._claimant(), self.clock.wall())
+
+    def close(self) -> None:
+        """Write what is left, give the claims up. Bounded."""
+        for live in self._live.values():
+            live.recorder.settle()
+        if self._live:
+            self.store.release(None, self._claimant())
+        self.store.close()
+
+    # --- conversations -------------------------------------------------------------------------
+
+    async def new(self, cwd: str, roots: list[str], servers: Sequence[Any] = ()) -> LiveConversation:
+        """A fresh conversation with the workspace's remembered pick."""
+        now = self.clock.wall()
+        conversation = Conversation(id=uuid.uuid4().hex, cwd=cwd, roots=roots, created=now, updated=now)
+        with anyio.move_on_after(PATIENCE_S):
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._recall, conversation)
+                group.start_soon(self.models.known.wait)
+        live = LiveConversation(conversation, self.store, self.clock)
+        self._live[conversation.id] = live
+        self.store.save(conversation)
+        return live
+
+    async def _recall(self, conversation: Conversation) -> None:
+        try:
+            conversation.model = await self.store.remembered(conversation.cwd)
+        except ModeldError:
+            return  # the failure is told when something has to be saved
+
+    async def open(
+        self, id: str, cwd: str, roots: list[str], servers: Sequence[Any] = (), *, take_over: bool = False
+    ) -> LiveConversation:
+        """A saved conversation. Raises UnknownConversation. Held by another editor, it can be read only."""
+        live = self._live.get(id)
+        if live is None:
+            conversation = await self.store.load(id)
+            if conversation is None:
+                raise UnknownConversation
+            live = LiveConversation(conversation, self.store, self.clock)
+            await self._claim(live, take_over=take_over)
+            self._live[id] = live
+        live.conversation.cwd = cwd
+        live.conversation.roots = roots
+        with anyio.move_on_after(PATIENCE_S):
+            await self.models.known.wait()
+        return live
+
+    async def _claim(self, live: LiveConversation, *, take_over: bool) -> None:
+        try:
+            await self.store.claim(live.id, self._claimant(), self.clock.wall(), take_over=take_over)
+            live.read_only_for = ""
+        except ConversationBusy as error:
+            live.read_only_for = str(error.opened_in)
+
+    def get(self, id: str) -> LiveConversation:
+        """An open conversation. Raises UnknownConversation."""
+        live = self._live.get(id)
+        if live is None:
+            raise UnknownConversation
+        return live
+
+    def live_ids(self) -> set[str]:
+        """The ids of the open conversations."""
+        return set(self._live)
+
+    async def close_conversation(self, id: str) -> None:
+        """End what runs in it and forget that it is open. Raises UnknownConversation."""
+        live = self.get(id)
+        await live.close()
+        self._live.pop(id, None)
+        live.recorder.settle()
+        self.store.release(id, self._claimant())
+
+    async def delete(self, id: str) -> None:
+        """Forget a conversation; one that is not there is deleted already."""
+        if id in self._live:
+            await self.close_conversation(id)
+        await self.store.delete(id)
+
+    # --- picking -------------------------------------------------------------------------------
+
+    def picker(self, live: LiveConversation) -> Picker:
+        """The picker of this conversation, from what is known now."""
+        models = self.models
+        return build_picker(models.rows, models.remotes, live.conversation.model, models.default, models.away)
+
+    def pick(self, live: LiveConversation, value: object) -> None:
+        """Record the user's intent; nothing is loaded. Raises ModelNotFound for what is not offered."""
+        name = checked_pick(value, self.picker(live).values())
+        live.conversation.model = name
+        live.recorder.touch()
+        self.store.remember(live.conversation.cwd, name, self.clock.wall())
+
+    def set_mode(self, live: LiveConversation, value: object) -> None:
+        """Raises BadChoice."""
+        if value not in MODES:
+            raise BadChoice("mode", value, list(MODES))
+        live.conversation.mode = value
+        live.recorder.touch()
+
+    def set_thinking(self, live: LiveConversation, value: object) -> None:
+        """Raises BadChoice."""
+        offered = self.thinking(live)
+        if value not in offered or not isinstance(value, str):
+            raise BadChoice(THINKING, value, offered)
+        live.conversation.thinking = value
+        live.recorder.touch()
+
+    def thinking(self, live: LiveConversation) -> list[str]:
+        """The levels that the picked model has, the default first; empty when it does not think."""
+        return thinking_levels(self.models.row(self.picker(live).current))
+
+    # --- turns ---------------------------------------------------------------------------------
+
+    async def prompt(self, live: LiveConversation, parts: list[Part], cancel: Cancel) -> TurnEnded:
+        """One prompt, or one command. Raises the typed errors."""
+        return await live.prompt(cancel, lambda: self._run(live, parts, cancel))
+
+    async def _run(self, live: LiveConversation, parts: list[Part], cancel: Cancel) -> TurnEnded:
+        await self._require_ours(live)
+        turn = Turn(
+            id=live.next_turn(),
+            recorder=live.recorder,
+            cancel=cancel,
+            show=lambda event: self.show(live, event),
+            ask=lambda question: self.face.ask(live.id, question),
+            always_switch=live.always_switch,
+        )
+        command = parse_command(parts)
+        try:
+            if command is not None:
+                return await self._performer.perform(live, turn, *command)
+            if live.missed:
+                missed, live.missed = live.missed, ""
+                turn.remark(missed)
+            ended = await turn.run(parts, lambda: self._prepare(live))
+            live.last_model = ended.model or live.last_model
+            return ended
+        finally:
+            live.always_switch = live.always_switch or turn.always_switch
+
+    async def _require_ours(self, live: LiveConversation) -> None:
+        """Raises ConversationBusy while another editor writes this conversation."""
+        await self._claim(live, take_over=False)
+        if live.read_only_for:
+            raise ConversationBusy(opened_in=live.read_only_for)
+
+    async def _prepare(self, live: LiveConversation) -> tuple[Any, Any]:
+        current = self.picker(live).current
+        found = await resolve_healed(lambda: self._resolve(live, current), self.models.reconcile)
+        if isinstance(found, RemoteModel):
+            raise NotImplementedError  # providers are added where this is replaced
+        if not live.conversation.model:
+            live.conversation.model = found.name  # what answers is what was picked from now on
+        return BoundLocal(self, found), NoTools()
+
+    def _resolve(self, live: LiveConversation, current: str) -> api.LibraryRow | RemoteModel:
+        wanted = self.picker(live).current if current == NOTHING else current
+        return resolve(wanted, self.models.rows, self.models.remotes, self.models.away.reason)
+
+    def show(self, live: LiveConversation, event: Shown) -> None:
+        """Show an event of a conversation that is still open."""
+        if not live.closed:
+            self.face.show(live.id, event)
+
+    # --- what commands ask for -----------------------------------------------------------------
+
+    async def load(self, name: str, turn: Turn) -> api.LoadResult:
+        """Load a local model now, with the same consent as a turn."""
+        return await self._local.load(name, turn, turn.cancel, f"{turn.id}-switch")
+
+    async def context_text(self, live: LiveConversation) -> str:
+        """How full the window is, counted by the model's own template."""
+        found = self._resolve(live, self.picker(live).current)
+        if isinstance(found, RemoteModel):
+            return f"{found.id} is remote; its window is {found.context or 'not known'}."
+        messages = messages_of(live.conversation.events)[live.conversation.dropped :]
+        bound = BoundLocal(self, found)
+        counted = await bound.count(messages, [])
+        window = f"{bound.window:,}" if bound.window else "not known until the model is loaded"
+        dropped = live.conversation.dropped
+        left = f", {dropped} earlier messages are left out" if dropped else ""
+        return f"{counted.total:,} tokens in {len(messages)} messages{left}; the window of {found.name} is {window}."
+
+    async def compact(self, live: LiveConversation, turn: Turn) -> str:
+        """Have the model summarise the conversation, and go on from the summary."""
+        if not messages_of(live.conversation.events):
+            return "There is nothing to compact yet."
+        model, _ = await self._prepare(live)
+        summary = await turn.summarise(model)
+        live.recorder.add(Compacted(summary=summary))
+        live.conversation.dropped = 0
+        live.recorder.touch()
+        return f"The conversation so far is replaced by this summary:\n\n{summary}"
+
+    async def doctor_text(self) -> str:
+        """What works and what does not, each with its next step."""
+        await self.daemon.reconnect()
+        return doctor_report(self.daemon, self.models, self.store)
+
+    # --- pushes --------------------------------------------------------------------------------
+
+    def _models_changed(self) -> None:
+        if self._face is None:
+            return
+        for live in self._live.values():
+            self.show(live, OptionsChanged())
+
+    def _status_changed(self) -> None:
+        """Notice that another client replaced the model of a conversation here; it is told once."""
+        status = self.daemon.status
+        if status is None:
+            return
+        before, self._active = self._active, status.active.name if status.active is not None else self._active
+        if status.active is None or before is None or before == self._active:
+            return
+        by = status.busy.holder if status.busy is not None else ""
+        for live in self._live.values():
+            if live.last_model == before and not live.busy and by != self.face.client:
+                from acp_bridge.session.question import switched_away
+
+                live.missed = switched_away(before, status.active.name, by)
+                live.last_model = ""
+
+
+class BoundLocal:
+    """A local model as a turn sees it."""
+
+    system = ""
+
+    def __init__(self, core: Core, row: api.LibraryRow) -> None:
+        self.name = row.name
+        self._core = core
+        self.window = self._window(row)
+
+    def _window(self, row: api.LibraryRow) -> int:
+        status = self._core.daemon.status
+        if status is not None and status.active is not None and status.active.name == row.name:
+            return status.active.num_ctx
+        return 0
+
+    async def generate(
+        self, params: api.TurnParams, on_event: Callable[[api.Event], None], cancel: Cancel, turn: Turn
+    ) -> api.TurnResult:
+        return await self._core._local.generate(params, on_event, cancel, turn, f"{turn.id}-switch")
+
+    async def count(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> api.CountResult:
+        params = api.CountParams(model=self.name, messages=messages, tools=tools)
+        result: api.CountResult = await self._core.daemon.call("model/count", params, api.CountResult)
+        return result
+
+
+__all__ = ["BadChoice", "BoundLocal", "Core", "NoTools", "UnknownConversation", "msgspec"]

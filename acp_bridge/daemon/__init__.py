@@ -1,0 +1,1 @@
+"""Finding modeld and talking to it."""

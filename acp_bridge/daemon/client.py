@@ -1,0 +1,276 @@
+"""modeld as the bridge sees it: one connection, kept; found again when the owner changes; never started from here.
+
+A call goes to the instance it is meant for or fails with a typed error. While modeld is away the records are looked at
+every half second, since nobody can push; while it is connected it pushes and nothing is polled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+from acp_bridge.daemon.link import Link, OnEvent
+from acp_bridge.daemon.locate import Detection, Target
+from shared.errors import (
+    ConnectionRefused,
+    DaemonError,
+    DaemonRestarting,
+    DaemonUnreachable,
+    NotOwner,
+    StaleFence,
+)
+from shared.protocol import api
+from shared.protocol.faults import PeerGone
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from acp_bridge.session.cancel import Cancel
+    from shared.clock import Clock
+    from shared.settings import Settings
+
+R = TypeVar("R")
+#: How often one call may find the owner changed under it before it gives up.
+REDIRECTS = 3
+#: A modeld that is there but does not answer is dialled again after this long, or when its records move.
+REDIAL_S = 5.0
+
+
+class Dialler:
+    """What the daemon client needs of the machine: the records and the sockets. Tests give their own."""
+
+    def __init__(
+        self,
+        detect: Callable[[], Detection],
+        change_key: Callable[[], object],
+        connect: Callable[[Target, float], Awaitable[anyio.abc.ByteStream]],
+        read_token: Callable[[Target], str],
+    ) -> None:
+        self.detect = detect
+        self.change_key = change_key
+        self.connect = connect
+        self.read_token = read_token
+
+
+class Daemon:
+    """The one connection. `status` is the last one pushed, None while away; `detection` the last look around."""
+
+    def __init__(
+        self, dialler: Dialler, settings: Settings, clock: Clock, client: Callable[[], api.ClientInfo]
+    ) -> None:
+        self._dialler = dialler
+        self._settings = settings
+        self._clock = clock
+        self._client = client
+        self._group: anyio.abc.TaskGroup | None = None
+        self._lock = anyio.Lock()
+        self._link: Link | None = None
+        self._listeners: list[Callable[[], None]] = []
+        self.status: api.Status | None = None
+        self.detection = Detection(state="not_running")
+        self.looked = anyio.Event()
+        self._key: object = None
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """`listener` runs in the loop after each change of `status` or `detection`."""
+        self._listeners.append(listener)
+
+    @property
+    def connected(self) -> bool:
+        return self._link is not None
+
+    @property
+    def backend(self) -> str:
+        """The backend of the connected instance, "" while away."""
+        return self._link.hello.backend if self._link is not None and self._link.hello is not None else ""
+
+    @property
+    def lease_key(self) -> object:
+        """Changes when the records do: what was concluded before may be wrong now."""
+        return self._key
+
+    # --- life ----------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Keep the connection until cancelled."""
+        async with anyio.create_task_group() as group:
+            self._group = group
+            while True:
+                try:
+                    link = await self.link()
+                except (DaemonError, ConnectionRefused):
+                    await self._away()
+                else:
+                    await link.peer.closed.wait()
+                    self._lost(link)
+
+    async def _away(self) -> None:
+        """Until the records move, or a silent daemon deserves another try."""
+        key = self._key
+        waited = 0.0
+        while waited < REDIAL_S or self.detection.state not in ("running", "unreachable"):
+            await anyio.sleep(self._settings.away_check)
+            waited += self._settings.away_check
+            if self._link is not None:
+                return
+            if await anyio.to_thread.run_sync(self._dialler.change_key) != key:
+                return
+            if await self._looks_different():
+                return
+
+    async def _looks_different(self) -> bool:
+        """States also change by time alone (the grace passes): told to the listeners, no reconcile."""
+        before = self.detection
+        after = await anyio.to_thread.run_sync(self._dialler.detect)
+        if after.state != before.state:
+            self.detection = after
+            self._tell()
+        return after.state == "running" and before.state not in ("running", "unreachable")
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+    def _lost(self, link: Link) -> None:
+        if self._link is link:
+            self._link = None
+            self.status = None
+            self._tell()
+
+    def _pushed(self, status: api.Status) -> None:
+        self.status = status
+        self._tell()
+
+    # --- connection ----------------------------------------------------------------------------
+
+    async def link(self) -> Link:
+        """The connection, made now if there is none. Raises a typed daemon error; bounded in time."""
+        if self._link is not None and not self._link.peer.closed.is_set():
+            return self._link
+        async with self._lock:
+            if self._link is not None and not self._link.peer.closed.is_set():
+                return self._link
+            self._key = await anyio.to_thread.run_sync(self._dialler.change_key)
+            self.detection = await anyio.to_thread.run_sync(self._dialler.detect)
+            self.looked.set()
+            return await self._dial(self.detection)
+
+    async def reconnect(self) -> None:
+        """Look around anew, and dial if somebody is there. Never raises: the detection says how it went."""
+        try:
+            await self.link()
+        except (DaemonError, ConnectionRefused):
+            return
+
+    async def _dial(self, detection: Detection) -> Link:
+        failure: DaemonError | ConnectionRefused | None = None
+        for target in detection.targets:
+            try:
+                link = await self._open(target)
+            except (DaemonError, ConnectionRefused) as error:
+                failure = failure or error
+                continue
+            self._link = link
+            return link
+        if failure is not None:
+            if isinstance(failure, DaemonUnreachable):
+                self.detection = Detection(state="unreachable", last_seen=detection.last_seen)
+            self._tell()
+            raise failure
+        self._tell()
+        raise detection.error()
+
+    async def _open(self, target: Target) -> Link:
+        assert self._group is not None
+        token = await anyio.to_thread.run_sync(self._dialler.read_token, target)
+        stream = await self._dialler.connect(target, self._settings.dial_timeout)
+        link = Link(stream, target, self._settings, self._pushed)
+        self._group.start_soon(link.peer.run)
+        greeted = False
+        try:
+            await link.greet(token, self._client())
+            with anyio.fail_after(self._settings.dial_timeout):
+                self._pushed(await link.call("status/watch", api.WatchParams(), api.Status))
+            greeted = True
+        except PeerGone as error:
+            raise DaemonRestarting(hint=str(error), retryable=True) from error
+        except TimeoutError as error:
+            raise DaemonUnreachable(hint="it does not answer", retryable=True) from error
+        finally:
+            if not greeted:
+                link.peer.close()
+        return link
+
+    def _leave(self, link: Link) -> None:
+        """This instance does not own any more: never call it again on this connection."""
+        link.peer.close()
+        self._lost(link)
+
+    # --- calls ---------------------------------------------------------------------------------
+
+    async def call(self, method: str, params: api.Fenced, result_type: type[R], on_event: OnEvent | None = None) -> R:
+        """A call that may be repeated safely. Raises the typed errors; the owner is found again when it changed."""
+        for _ in range(REDIRECTS):
+            link = await self.link()
+            try:
+                return await link.call(method, params, result_type, on_event=on_event)
+            except (StaleFence, NotOwner):
+                self._leave(link)
+            except PeerGone:
+                self._lost(link)
+        raise DaemonRestarting(hint="the owner keeps changing", retryable=True)
+
+    async def turn(self, params: api.TurnParams, on_event: OnEvent, cancel: Cancel) -> api.TurnResult:
+        """One turn. A cancel is carried through, and the daemon's own end of the turn is awaited, bounded.
+
+        Raises the typed errors; a connection that ends in the turn is DaemonRestarting (or why modeld is away),
+        never a second try, since the user may have seen half of the answer.
+        """
+        for _ in range(REDIRECTS):
+            link = await self.link()
+            try:
+                return await self._turn_on(link, params, on_event, cancel)
+            except (StaleFence, NotOwner):
+                self._leave(link)
+            except PeerGone as error:
+                self._lost(link)
+                raise DaemonRestarting(hint=str(error), retryable=True) from error
+        raise DaemonRestarting(hint="the owner keeps changing", retryable=True)
+
+    async def _turn_on(self, link: Link, params: api.TurnParams, on_event: OnEvent, cancel: Cancel) -> api.TurnResult:
+        with anyio.CancelScope() as scope:
+
+            def started(request: int) -> None:
+                cancel.on_request(lambda: stop(request))
+
+            def stop(request: int) -> None:
+                link.cancel(request)
+                # the daemon kills a worker that does not stop within its limit; one more for the way
+                scope.deadline = anyio.current_time() + self._settings.cancel_limit * 2
+
+            return await link.call("session/turn", params, api.TurnResult, on_event=on_event, on_id=started)
+        return api.TurnResult(
+            finish_reason="cancelled", model=params.model, usage=api.Usage(), timings=api.Timings(), generation=0
+        )
+
+    async def wait(self, cancel: Cancel, on_wait: Callable[[str], None]) -> None:
+        """Until modeld can be called: at once when it is there; through a restart gap at most `gap_wait` seconds.
+
+        Raises the typed error of the state, at once after a stop, and TurnCancelled.
+        """
+        deadline = self._clock.awake() + self._settings.gap_wait
+        while True:
+            try:
+                await cancel.race(self.link)
+                return
+            except (DaemonRestarting, DaemonUnreachable) as error:
+                if isinstance(error, DaemonUnreachable) and self.detection.state == "unreachable":
+                    raise
+                if self._clock.awake() >= deadline:
+                    raise
+                on_wait("Waiting for modeld, which is restarting")
+                await cancel.race(lambda: anyio.sleep(self._settings.away_check / 5))

@@ -1,0 +1,107 @@
+"""One connection to one modeld instance: handshake, fenced calls, events routed to the call they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+import msgspec
+
+from acp_bridge.daemon.locate import Target
+from shared.errors import DaemonUnreachable, ProtocolUnsupported
+from shared.protocol import api
+from shared.protocol.faults import BadAnswer, MethodNotFound, PeerGone
+from shared.protocol.framing import LineFramer
+from shared.protocol.message import Notification
+from shared.protocol.peer import Peer
+from shared.protocol.requests import Call
+
+if TYPE_CHECKING:
+    from anyio.abc import ByteStream
+
+    from shared.settings import Settings
+
+R = TypeVar("R")
+OnEvent = Callable[[api.Event], None]
+
+
+class Link:
+    """A live connection. `hello` is what the instance said of itself."""
+
+    def __init__(
+        self, stream: ByteStream, target: Target, settings: Settings, on_status: Callable[[api.Status], None]
+    ) -> None:
+        self.target = target
+        self.hello: api.HelloResult | None = None
+        self._settings = settings
+        self._on_status = on_status
+        self._events: dict[int | str | None, OnEvent] = {}
+        self.peer = Peer(
+            stream,
+            LineFramer(settings.message_limit),
+            on_request=self._refuse,
+            on_notification=self._notified,
+            settings=settings,
+        )
+
+    @property
+    def instance(self) -> str:
+        """The fence of every call on this connection."""
+        return self.hello.instance if self.hello is not None else self.target.instance
+
+    async def greet(self, token: str, client: api.ClientInfo) -> None:
+        """The handshake, bounded. Raises DaemonUnreachable when it does not answer or answers nonsense."""
+        params = api.HelloParams(protocol=api.PROTOCOL, token=token, client=client)
+        try:
+            with anyio.fail_after(self._settings.dial_timeout):
+                self.hello = await self.peer.request("hello", params, result_type=api.HelloResult)
+        except TimeoutError as error:
+            raise DaemonUnreachable(hint="it accepts connections but does not answer", retryable=True) from error
+        except (PeerGone, BadAnswer) as error:
+            raise DaemonUnreachable(hint=str(error), retryable=True) from error
+        if not api.PROTOCOL_MIN <= self.hello.protocol <= api.PROTOCOL_MAX:
+            raise ProtocolUnsupported(min=api.PROTOCOL_MIN, max=api.PROTOCOL_MAX)
+
+    async def call(
+        self,
+        method: str,
+        params: api.Fenced,
+        result_type: type[R],
+        *,
+        on_event: OnEvent | None = None,
+        on_id: Callable[[int], None] | None = None,
+    ) -> R:
+        """A fenced call. Raises PeerGone when the connection ends first, and the typed errors of the answer."""
+        sent = msgspec.structs.replace(params, fence=self.instance)
+        number: list[int] = []
+
+        def started(request: int) -> None:
+            number.append(request)
+            if on_event is not None:
+                self._events[request] = on_event
+            if on_id is not None:
+                on_id(request)
+
+        try:
+            answer: R = await self.peer.request(method, sent, result_type=result_type, on_id=started)
+            return answer
+        finally:
+            for request in number:
+                self._events.pop(request, None)
+
+    def cancel(self, request: int) -> None:
+        """Ask the instance to end a call; its answer still comes."""
+        self.peer.cancel(request)
+
+    async def _refuse(self, call: Call) -> Any:
+        raise MethodNotFound(method=call.method)
+
+    def _notified(self, notification: Notification) -> None:
+        if notification.method == "session/event":
+            params = notification.params(api.EventParams)
+            handler = self._events.get(params.request)
+            if handler is not None:
+                handler(params.event)
+        elif notification.method == "status/changed":
+            self._on_status(notification.params(api.Status))

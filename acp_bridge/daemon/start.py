@@ -1,0 +1,43 @@
+"""Starting modeld, only ever at the user's explicit word (`/start`, `chat --start`): its own command does it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import anyio
+
+from shared.errors import DaemonNotInstalled, DaemonUnreachable
+
+#: `modeld start` returns when the daemon answers; this bounds a start that hangs.
+START_LIMIT_S = 30.0
+
+
+def start_command() -> list[str]:
+    """The command that starts modeld: beside this interpreter first. Raises DaemonNotInstalled."""
+    import importlib.util
+
+    if importlib.util.find_spec("modeld") is not None:
+        return [sys.executable, "-m", "modeld", "start"]
+    found = shutil.which("modeld", path=os.environ.get("PATH"))
+    if found is None:
+        raise DaemonNotInstalled(hint="install it with `pip install modeld`")
+    return [found, "start"]
+
+
+async def start_daemon() -> str:
+    """Run `modeld start`; gives what it said. Raises DaemonNotInstalled, DaemonUnreachable with its words."""
+    command = start_command()
+    with anyio.move_on_after(START_LIMIT_S) as scope:
+        done = await anyio.run_process(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False
+        )
+    if scope.cancelled_caught:
+        raise DaemonUnreachable(hint=f"`modeld start` did not finish within {START_LIMIT_S:.0f} s")
+    said = (done.stdout or b"").decode(errors="replace").strip()
+    if done.returncode != 0:
+        failed = (done.stderr or b"").decode(errors="replace").strip()
+        raise DaemonUnreachable(hint=f"`modeld start` failed: {failed or said or done.returncode}")
+    return said or "modeld is running."

@@ -1,0 +1,124 @@
+"""What the model picker shows, from rows and the remembered pick. Pure; knows no editor.
+
+Ids, names, groups, order and the current value depend on what can be served and on the pick alone, so they stay as they
+are while modeld restarts; only the descriptions tell the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from shared.protocol.api import LibraryRow
+
+#: Shown when there is nothing else; never a model.
+NOTHING = "none"
+LOCAL_GROUP = "local"
+AWAY_GROUP = "unavailable"
+#: Editors show about this many characters on the button.
+NAME_LENGTH = 32
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the picker."""
+
+    value: str
+    name: str
+    description: str = ""
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    name: str
+    choices: tuple[Choice, ...]
+
+
+class Picker(msgspec.Struct, frozen=True, kw_only=True):
+    """`current` is always the value of one of the choices."""
+
+    current: str
+    groups: tuple[Group, ...]
+
+    def values(self) -> list[str]:
+        """Every value that may be picked, in order."""
+        return [choice.value for group in self.groups for choice in group.choices if choice.value != NOTHING]
+
+
+class RemoteModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model of a configured provider. `id` is `provider/name`."""
+
+    id: str
+    name: str
+    provider: str
+    context: int = 0
+
+
+class Away(msgspec.Struct, frozen=True, kw_only=True):
+    """Why local models cannot run at this moment: one line for descriptions. Empty when they can."""
+
+    state: str = ""
+    reason: str = ""
+
+
+def build_picker(
+    rows: Sequence[LibraryRow],
+    remotes: Sequence[RemoteModel],
+    pick: str,
+    default: str,
+    away: Away,
+) -> Picker:
+    """The picker for one conversation.
+
+    `rows` are the advertised local models; `pick` is what the user picked ("" when nothing yet); `default` is used
+    while nothing was picked. A pick that is not advertised stays, marked with the reason, and stays current.
+    """
+    local = tuple(_local(row, away) for row in rows if not row.embedding_only)
+    groups = [Group(id=LOCAL_GROUP, name="Local models", choices=local)] if local else []
+    for provider in dict.fromkeys(model.provider for model in remotes):
+        choices = tuple(_remote(model) for model in remotes if model.provider == provider)
+        groups.append(Group(id=f"remote-{provider}", name=provider, choices=choices))
+    known = [choice.value for group in groups for choice in group.choices]
+    if pick and pick not in known:
+        lost = Choice(value=pick, name=short_name(pick), description=f"not available: {away.reason or 'not found'}")
+        groups.append(Group(id=AWAY_GROUP, name="Not available", choices=(lost,)))
+        known.append(pick)
+    if not known:
+        nothing = Choice(value=NOTHING, name="No local models", description=away.reason or "the library is empty")
+        groups.append(Group(id=AWAY_GROUP, name="Not available", choices=(nothing,)))
+        known.append(NOTHING)
+    current = pick or (default if default in known else known[0])
+    return Picker(current=current, groups=tuple(groups))
+
+
+def short_name(name: str) -> str:
+    """The name as it fits the button of an editor."""
+    return name if len(name) <= NAME_LENGTH else name[: NAME_LENGTH - 1] + "…"
+
+
+def describe(row: LibraryRow, away: Away) -> str:
+    """State first, then size and context."""
+    facts = [away.state or row.state]
+    if row.reason and not away.state:
+        facts[0] += f" ({row.reason})"
+    if row.size_bytes:
+        facts.append(size_text(row.size_bytes))
+    if row.context_train:
+        facts.append(f"context {row.context_train:,}")
+    if row.quantization:
+        facts.append(row.quantization)
+    return ", ".join(facts)
+
+
+def size_text(size: int) -> str:
+    """Bytes for people."""
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
+def _local(row: LibraryRow, away: Away) -> Choice:
+    return Choice(value=row.name, name=short_name(row.title or row.name), description=describe(row, away))
+
+
+def _remote(model: RemoteModel) -> Choice:
+    context = f", context {model.context:,}" if model.context else ""
+    return Choice(value=model.id, name=short_name(model.name), description=f"remote, {model.provider}{context}")

@@ -1,0 +1,70 @@
+"""From a pick to what will answer: strict, healed once on a miss, never another model. Pure except `resolve_healed`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from acp_bridge.picker import NOTHING, RemoteModel
+from shared.errors import ModelNotFound, NoAvailableModel, NoSatisfactoryModel, ResolutionMiss
+from shared.protocol.api import LibraryRow
+
+T = TypeVar("T")
+
+
+def resolve(
+    pick: str, rows: Sequence[LibraryRow], remotes: Sequence[RemoteModel], reason: str
+) -> LibraryRow | RemoteModel:
+    """The model that answers. `reason` says why local models are missing, if they are.
+
+    Raises NoAvailableModel when there is none at all, NoSatisfactoryModel when the pick is not among them.
+    """
+    for remote in remotes:
+        if remote.id == pick:
+            return remote
+    for row in rows:
+        if row.name == pick:
+            if row.state in ("not servable", "rejected"):
+                raise NoSatisfactoryModel(wanted=pick, reason=row.reason or row.state)
+            return row
+    if pick in ("", NOTHING):
+        raise NoAvailableModel(
+            reason=reason or "the library is empty; `modeld pull starter` gets a small one", wanted=pick
+        )
+    raise NoSatisfactoryModel(wanted=pick, reason=reason or "it is not in the library any more")
+
+
+def checked_pick(value: object, offered: Sequence[str]) -> str:
+    """A value that an editor wants to set. Raises ModelNotFound with near names, or for what is no name."""
+    if isinstance(value, str) and value in offered:
+        return value
+    import difflib  # only for a mistake
+
+    near = difflib.get_close_matches(str(value), offered, n=3, cutoff=0.3)
+    raise ModelNotFound(requested=str(value), near=near)
+
+
+class HealDebounce:
+    """One reconcile for all misses within `window` seconds; a change of the lease opens it again. Pure."""
+
+    def __init__(self, window: float) -> None:
+        self._window = window
+        self._last: float | None = None
+        self._lease: object = None
+
+    def due(self, now: float, lease: object) -> bool:
+        """Whether a miss at `now` reconciles. `lease` names the state of the records."""
+        if self._last is not None and now - self._last < self._window and lease == self._lease:
+            return False
+        self._last = now
+        self._lease = lease
+        return True
+
+
+async def resolve_healed(attempt: Callable[[], T], reconcile: Callable[[], Awaitable[None]]) -> T:
+    """`attempt` once, and once more after a reconcile when it missed. Other errors pass through."""
+    try:
+        return attempt()
+    except ResolutionMiss:
+        await reconcile()
+    return attempt()

@@ -1,0 +1,103 @@
+"""What the core asks of the face it runs behind."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import msgspec
+
+from acp_bridge.session.events import CardKind, Item, Place, Shown
+
+AnswerKind = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to answer a question."""
+
+    id: str
+    name: str
+    kind: AnswerKind
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """Asked beside a card: `card` is its id, shown with `title` when the face does not know it yet."""
+
+    card: str
+    title: str
+    kind: CardKind = "other"
+    items: list[Item] = []
+    places: list[Place] = []
+    answers: list[Answer]
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """One command to run, without a shell unless the shell is the program."""
+
+    program: str
+    arguments: list[str]
+    cwd: str
+    output_limit: int
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
+    """How a command ended. `code` is None when a signal ended it."""
+
+    output: str
+    code: int | None
+    truncated: bool = False
+
+
+class Terminal(Protocol):
+    """A command running in the editor's terminal."""
+
+    id: str
+
+    async def finish(self) -> Finished:
+        """Wait for its end."""
+        ...
+
+    async def kill(self) -> None: ...
+
+    async def release(self) -> None: ...
+
+
+class Face(Protocol):
+    """An editor, seen from the core. Offers are what this editor said it can do."""
+
+    @property
+    def client(self) -> str:
+        """The editor's name for people."""
+        ...
+
+    @property
+    def reads_files(self) -> bool: ...
+
+    @property
+    def writes_files(self) -> bool: ...
+
+    @property
+    def runs_terminals(self) -> bool: ...
+
+    def show(self, conversation: str, event: Shown) -> None:
+        """Show an event. Never waits."""
+        ...
+
+    async def ask(self, conversation: str, question: Question) -> str | None:
+        """The id of the chosen answer, or None when the user cancelled."""
+        ...
+
+    async def read_file(self, conversation: str, path: str) -> str:
+        """The text of a file as the editor has it, unsaved changes included. Raises ToolFailed."""
+        ...
+
+    async def write_file(self, conversation: str, path: str, text: str) -> None:
+        """Write through the editor. Raises ToolFailed."""
+        ...
+
+    async def open_terminal(self, conversation: str, command: Command) -> Terminal:
+        """Run a command in the editor's terminal. Raises ToolFailed."""
+        ...
+
+
+class ToolFailed(Exception):
+    """A tool could not do its work; the text is for the model and the user."""

@@ -1,0 +1,107 @@
+"""What the slash commands do. Each answers in words; none is remembered by the model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from acp_bridge.picker import describe, size_text
+from acp_bridge.session.cancel import TurnCancelled
+from acp_bridge.session.commands import help_text
+from acp_bridge.session.events import OptionsChanged, TurnEnded
+from shared.errors import ModeldError
+from shared.protocol import api
+
+if TYPE_CHECKING:
+    from acp_bridge.core import Core
+    from acp_bridge.session.live import LiveConversation
+    from acp_bridge.session.turn import Turn
+
+
+class Performer:
+    """Runs a command inside a turn. Typed errors of modeld become its answer."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def perform(self, live: LiveConversation, turn: Turn, name: str, argument: str) -> TurnEnded:
+        """Answer the command `name`."""
+        handler = getattr(self, f"_{name}")
+        try:
+            text = await handler(live, turn, argument)
+        except ModeldError as error:
+            text = error.message
+        except TurnCancelled:
+            turn.finish_stages("failed")
+            return TurnEnded(stop="cancelled")
+        turn.finish_stages("completed")
+        turn.cancel.check()
+        turn.remark(text)
+        return TurnEnded(stop="end_turn")
+
+    async def _help(self, live: LiveConversation, turn: Turn, argument: str) -> str:
+        return help_text()
+
+    async def _model(self, live: LiveConversation, turn: Turn, argument: str) -> str:
+        if argument:
+            self._core.pick(live, argument)
+            self._core.show(live, OptionsChanged())
+            return f"{argument} answers from now on. It is loaded at the next message."
+        current = self._core.picker(live).current
+        row = self._core.models.row(current)
+        state = describe(row, self._core.models.away) if row is not None else self._core.models.away.reason
+        others = "\n".join(f"- `{value}`" for value in self._core.picker(live).values())
+        return f"`{current}`: {state}\n\n{others}"
+
+    async def _status(self, live: LiveConversation, turn: Turn, argument: str) -> str:
+        return status_text(await self._core.daemon.call("status", api.Fenced(), api.Status))
+
+    async def _load(self, live: LiveConversation, turn: Turn, argument: str) -> str:
+        name = argument or self._core.picker(live).current
+        result = await self._core.load(name, turn)
+        loaded = f" in {result.load_seconds:.1f} s" if result.loaded else " already"
+        return f"{result.active.name} is loaded{loaded}, context {result.active.num_ctx:,}."
+
+    async def _unload(self, live: LiveConversation, turn: Turn, argument: str) -> str:
+        result = await self._core.daemon.call("model/unload", api.UnloadParams(), api.UnloadResult)
+        if not result.freed:
+            return "No model was loaded."
+        return f"{result.freed} is unloaded; {size_text(result.freed_bytes)} are free again."
+
+    async def _switch(self, live: LiveConversation, turn: Turn, argument: str) -> str:
+        if not argument:
+            return "Name a model: `/switch <name>`. `/model` lists them."
+        self._core.pick(live, argument)
+        self._core.show(live, OptionsChanged())
+        return await self._load(live, turn, argument)
+
+    async def _context(self, live: LiveConversation, turn: Turn, argument: str) -> str:
+        return await self._core.context_text(live)
+
+    async def _compact(self, live: LiveConversation, turn: Turn, argument: str) -> str:
+        return await self._core.compact(live, turn)
+
+    async def _doctor(self, live: LiveConversation, turn: Turn, argument: str) -> str:
+        return await self._core.doctor_text()
+
+    async def _start(self, live: LiveConversation, turn: Turn, argument: str) -> str:
+        from acp_bridge.daemon.start import start_daemon
+
+        message = await start_daemon()
+        await self._core.daemon.reconnect()
+        return message
+
+
+def status_text(status: api.Status) -> str:
+    """A status for people, in a few lines."""
+    lines = [f"modeld {status.version} ({status.role}, {status.backend}): {status.state}"]
+    if status.active is not None:
+        lines.append(f"- model: {status.active.name} on {status.active.device}, context {status.active.num_ctx:,}")
+    if status.busy is not None:
+        busy = status.busy
+        lines.append(f"- busy: {busy.operation} ({busy.stage}) for {busy.holder}, {busy.age_s:.0f} s")
+    for place, waiting in enumerate(status.queue, start=1):
+        lines.append(f"- waiting {place}: {waiting.client} for {waiting.model}, {waiting.waited_s:.0f} s")
+    if status.memory.free_bytes is not None:
+        pressure = ", under pressure: unload the model to help" if status.memory.pressure else ""
+        lines.append(f"- memory free: {size_text(status.memory.free_bytes)}{pressure}")
+    return "\n".join(lines)

@@ -1,0 +1,39 @@
+"""The switch question: what it says, and what its answers mean. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from acp_bridge.session.face import Answer, Question
+
+SWITCH = "switch"
+SWITCH_ALWAYS = "switch_always"
+WAIT = "wait"
+DECLINE = "decline"
+
+
+def switch_sentence(active: str, wanted: str) -> str:
+    """The one sentence that every face shows before a model is replaced."""
+    return f"Switching from {active} to {wanted} will unload {active} and drop its warm context"
+
+
+def switch_question(card: str, active: str, wanted: str, in_use_by: Sequence[str]) -> Question:
+    """Asked at the turn, when another client uses the active model."""
+    users = ", ".join(dict.fromkeys(in_use_by)) or "another editor"
+    return Question(
+        card=card,
+        title=f"{switch_sentence(active, wanted)}. {active} is in use by {users}.",
+        answers=[
+            Answer(id=SWITCH, name="Switch now", kind="allow_once"),
+            Answer(id=SWITCH_ALWAYS, name="Always switch in this session", kind="allow_always"),
+            Answer(id=WAIT, name=f"Wait for {users}", kind="allow_once"),
+            Answer(id=DECLINE, name="Cancel", kind="reject_once"),
+        ],
+    )
+
+
+def switched_away(model: str, other: str, by: str) -> str:
+    """Told once to the editor whose model was unloaded by another."""
+    return (
+        f"{by or 'Another client'} switched from {model} to {other}. The next message here asks before switching back."
+    )

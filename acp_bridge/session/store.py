@@ -1,0 +1,366 @@
+"""Conversations on disk: `<root>/bridge.db`, written by one thread that nobody waits for unless they ask to.
+
+SQLite is imported in that thread, so that starting a bridge costs nothing. Every event is one row, committed as soon
+as the thread gets to it (WAL, so that a killed process loses nothing that was committed). A conversation that cannot
+be read whole is shown as far as it goes and never spoils the others.
+
+One process writes a conversation: it holds a claim (pid, start token, who, expiry by the wall clock).
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+import msgspec
+
+from acp_bridge.session.events import Saved
+from acp_bridge.session.state import MODES, Conversation
+from shared.errors import ConversationBusy, ModeldError, RootUnusable
+
+if TYPE_CHECKING:
+    import sqlite3
+
+T = TypeVar("T")
+SCHEMA = 1
+CLAIM_TTL = 30.0
+CLAIM_RENEW = 10.0
+PAGE = 50
+#: Conversations in which nobody said anything are forgotten after a day.
+EMPTY_KEPT_S = 86_400.0
+#: How long the end of the process waits for the last writes.
+CLOSE_LIMIT_S = 0.7
+BUSY_TIMEOUT_S = 2.0
+
+_TABLES = """
+create table if not exists conversations(
+  id text primary key, cwd text not null, roots text not null, title text not null, model text not null,
+  mode text not null, thinking text not null, dropped integer not null,
+  created real not null, updated real not null
+) strict;
+create index if not exists conversations_updated on conversations(updated desc, id);
+create table if not exists events(
+  conversation text not null references conversations(id) on delete cascade,
+  place integer not null, body blob not null, primary key(conversation, place)
+) strict, without rowid;
+create table if not exists claims(
+  conversation text primary key, pid integer not null, token text not null, holder text not null,
+  expires real not null
+) strict;
+create table if not exists picks(workspace text primary key, model text not null, updated real not null) strict;
+"""
+_ENCODER = msgspec.json.Encoder()
+_DECODER: msgspec.json.Decoder[Saved] = msgspec.json.Decoder(Saved)
+
+
+class Claimant(msgspec.Struct, frozen=True, kw_only=True):
+    """Who writes: this process, proven by its start token, and the editor's name for people."""
+
+    pid: int
+    token: str
+    holder: str
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the list of conversations."""
+
+    id: str
+    cwd: str
+    roots: list[str]
+    title: str
+    updated: float
+
+
+class Store:
+    """The shell around the database. All SQL runs in one thread, in the order it was asked for."""
+
+    def __init__(self, path: Path, same_process: Callable[[int, str], bool]) -> None:
+        self._path = path
+        self._same_process = same_process
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._db: sqlite3.Connection | None = None
+        self._failed: ModeldError | None = None
+        self.damaged: list[str] = []
+
+    # --- thread ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread; the database is opened there. Safe to call twice."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="conversations", daemon=True)
+            self._thread.start()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+        if self._db is not None:
+            self._db.close()
+
+    def _open(self) -> sqlite3.Connection:
+        """The connection, opened at first use. Raises RootUnusable; a corrupt file is set aside."""
+        if self._db is not None:
+            return self._db
+        import sqlite3
+
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            self._db = _connect(self._path)
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise RootUnusable(path=str(self._path), hint=str(error)) from error
+            aside = self._path.with_suffix(".damaged")
+            self._path.replace(aside)
+            self.damaged.append(f"the conversation database was damaged; it was set aside as {aside.name}")
+            self._db = _connect(self._path)
+        return self._db
+
+    def _post(self, work: Callable[[sqlite3.Connection], Any]) -> None:
+        """Run `work` in the thread and forget it; a failure is kept and told by the next awaited call."""
+
+        def job() -> None:
+            import sqlite3
+
+            try:
+                work(self._open())
+            except (sqlite3.Error, OSError) as error:
+                self._failed = RootUnusable(path=str(self._path), hint=str(error))
+            except ModeldError as error:
+                self._failed = error
+
+        self.start()
+        self._jobs.put(job)
+
+    async def _ask(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` in the thread, after everything posted before, and give its result."""
+        token = anyio.lowlevel.current_token()
+        done = anyio.Event()
+        outcome: list[T | BaseException] = []
+
+        def job() -> None:
+            import sqlite3
+
+            try:
+                outcome.append(work(self._open()))
+            except (sqlite3.Error, OSError) as error:
+                outcome.append(RootUnusable(path=str(self._path), hint=str(error)))
+            except ModeldError as error:
+                outcome.append(error)
+            try:
+                anyio.from_thread.run_sync(done.set, token=token)
+            except RuntimeError:
+                return  # the loop has ended; nobody waits any more
+
+        self.start()
+        self._jobs.put(job)
+        await done.wait()
+        value = outcome[0]
+        if isinstance(value, BaseException):
+            raise value
+        return value
+
+    async def flush(self) -> None:
+        """Wait until everything posted so far is on disk; raises what went wrong since the last call."""
+        await self._ask(lambda db: None)
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
+
+    def close(self) -> None:
+        """Write what is queued, bounded in time, and end the thread."""
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join(CLOSE_LIMIT_S)
+
+    # --- conversations -----------------------------------------------------------------------
+
+    def save(self, conversation: Conversation) -> None:
+        """Write the row of the conversation (not its events)."""
+        row = _row_of(conversation)
+        self._post(lambda db: _upsert(db, row))
+
+    def put(self, conversation: str, place: int, event: Saved) -> None:
+        """Write the event at its place; writing the same place again replaces it (text that grows)."""
+        body = _ENCODER.encode(event)
+        self._post(lambda db: db.execute("insert or replace into events values(?, ?, ?)", (conversation, place, body)))
+
+    async def load(self, conversation: str) -> Conversation | None:
+        """The conversation with its events in order, or None."""
+        return await self._ask(lambda db: _load(db, conversation))
+
+    async def list(self, cwd: str | None, after: tuple[float, str] | None, keep: set[str]) -> list[Listed]:
+        """The page after the cursor, newest first. Empty ones are left out unless named in `keep`."""
+        return await self._ask(lambda db: _list(db, cwd, after, keep))
+
+    async def delete(self, conversation: str) -> None:
+        """Forget it. Deleting what is not there succeeds."""
+
+        def work(db: sqlite3.Connection) -> None:
+            db.execute("delete from conversations where id = ?", (conversation,))
+            db.execute("delete from claims where conversation = ?", (conversation,))
+
+        await self._ask(work)
+
+    def sweep(self, now: float) -> None:
+        """Forget conversations in which nobody ever said anything, after a day."""
+        self._post(
+            lambda db: db.execute(
+                "delete from conversations where updated < ? and not exists"
+                " (select 1 from events where conversation = conversations.id)",
+                (now - EMPTY_KEPT_S,),
+            )
+        )
+
+    # --- picks -------------------------------------------------------------------------------
+
+    def remember(self, workspace: str, model: str, now: float) -> None:
+        """What was picked last in this workspace."""
+        self._post(lambda db: db.execute("insert or replace into picks values(?, ?, ?)", (workspace, model, now)))
+
+    async def remembered(self, workspace: str) -> str:
+        """The last pick in this workspace, else "" ."""
+
+        def work(db: sqlite3.Connection) -> str:
+            row = db.execute("select model from picks where workspace = ?", (workspace,)).fetchone()
+            return str(row[0]) if row else ""
+
+        return await self._ask(work)
+
+    # --- claims ------------------------------------------------------------------------------
+
+    async def claim(self, conversation: str, claimant: Claimant, now: float, *, take_over: bool = False) -> None:
+        """Become the one writer. Raises ConversationBusy naming the editor that holds it."""
+        await self._ask(lambda db: self._claim(db, conversation, claimant, now, take_over))
+
+    def _claim(
+        self, db: sqlite3.Connection, conversation: str, claimant: Claimant, now: float, take_over: bool
+    ) -> None:
+        db.execute("begin immediate")
+        try:
+            row = db.execute(
+                "select pid, token, holder, expires from claims where conversation = ?", (conversation,)
+            ).fetchone()
+            if row is not None and not take_over and not self._claim_free(row, claimant, now):
+                raise ConversationBusy(opened_in=row[2])
+            values = (conversation, claimant.pid, claimant.token, claimant.holder, now + CLAIM_TTL)
+            db.execute("insert or replace into claims values(?, ?, ?, ?, ?)", values)
+        except ConversationBusy:
+            db.execute("rollback")
+            raise
+        db.execute("commit")
+
+    def _claim_free(self, row: tuple[Any, ...], claimant: Claimant, now: float) -> bool:
+        pid, token, _, expires = row
+        ours = (pid, token) == (claimant.pid, claimant.token)
+        # an expiry far in the future is a clock that was set back, not a claim that lasts
+        expired = not now <= expires <= now + CLAIM_TTL
+        return ours or expired or not self._same_process(pid, token)
+
+    async def holds(self, conversation: str, claimant: Claimant) -> bool:
+        """Whether the claim is still ours (another editor may have taken the conversation over)."""
+
+        def work(db: sqlite3.Connection) -> bool:
+            row = db.execute("select pid, token from claims where conversation = ?", (conversation,)).fetchone()
+            return row is None or tuple(row) == (claimant.pid, claimant.token)
+
+        return await self._ask(work)
+
+    def renew(self, claimant: Claimant, now: float) -> None:
+        """Move the expiry of every claim of this process."""
+        self._post(
+            lambda db: db.execute(
+                "update claims set expires = ? where pid = ? and token = ?",
+                (now + CLAIM_TTL, claimant.pid, claimant.token),
+            )
+        )
+
+    def release(self, conversation: str | None, claimant: Claimant) -> None:
+        """Give up one claim, or with None all of this process."""
+        self._post(
+            lambda db: db.execute(
+                "delete from claims where pid = ? and token = ? and (? is null or conversation = ?)",
+                (claimant.pid, claimant.token, conversation, conversation),
+            )
+        )
+
+
+# --- SQL ---------------------------------------------------------------------------------------
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    import os
+    import sqlite3
+
+    if not path.exists():
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+    db = sqlite3.connect(path, isolation_level=None, timeout=BUSY_TIMEOUT_S)
+    db.execute("pragma journal_mode = wal")
+    db.execute("pragma synchronous = normal")
+    db.execute("pragma foreign_keys = on")
+    version = db.execute("pragma user_version").fetchone()[0]
+    if version > SCHEMA:
+        db.close()
+        raise RootUnusable(path=str(path), hint="written by a newer version; upgrade this one")
+    if version < SCHEMA:
+        db.executescript(f"begin immediate; {_TABLES} pragma user_version = {SCHEMA}; commit;")
+    return db
+
+
+def _row_of(conversation: Conversation) -> tuple[Any, ...]:
+    roots = _ENCODER.encode(conversation.roots).decode()
+    return (
+        conversation.id, conversation.cwd, roots, conversation.title, conversation.model, conversation.mode,
+        conversation.thinking, conversation.dropped, conversation.created, conversation.updated,
+    )  # fmt: skip
+
+
+def _upsert(db: sqlite3.Connection, row: tuple[Any, ...]) -> None:
+    db.execute(
+        "insert into conversations values(?,?,?,?,?,?,?,?,?,?) on conflict(id) do update set cwd=excluded.cwd,"
+        " roots=excluded.roots, title=excluded.title, model=excluded.model, mode=excluded.mode,"
+        " thinking=excluded.thinking, dropped=excluded.dropped, updated=excluded.updated",
+        row,
+    )
+
+
+def _load(db: sqlite3.Connection, conversation: str) -> Conversation | None:
+    row = db.execute("select * from conversations where id = ?", (conversation,)).fetchone()
+    if row is None:
+        return None
+    events: list[Saved] = []
+    for (body,) in db.execute("select body from events where conversation = ? order by place", (conversation,)):
+        try:
+            events.append(_DECODER.decode(body))
+        except msgspec.MsgspecError:
+            continue  # written by a newer version or damaged: the rest is still worth showing
+    return Conversation(
+        id=row[0], cwd=row[1], roots=_roots(row[2]), title=row[3], model=row[4],
+        mode=row[5] if row[5] in MODES else "ask", thinking=row[6], dropped=row[7],
+        created=row[8], updated=row[9], events=events,
+    )  # fmt: skip
+
+
+def _roots(text: str) -> list[str]:
+    try:
+        return msgspec.json.decode(text, type=list[str])
+    except msgspec.MsgspecError:
+        return []
+
+
+def _list(db: sqlite3.Connection, cwd: str | None, after: tuple[float, str] | None, keep: set[str]) -> list[Listed]:
+    updated, last = after if after is not None else (float("inf"), "")
+    marks = ",".join("?" * len(keep))
+    rows = db.execute(
+        "select id, cwd, roots, title, updated from conversations where (? is null or cwd = ?)"
+        " and (updated < ? or (updated = ? and id > ?))"
+        f" and (id in ({marks}) or exists (select 1 from events where conversation = conversations.id))"
+        f" order by updated desc, id limit {PAGE}",
+        (cwd, cwd, updated, updated, last, *sorted(keep)),
+    )
+    return [Listed(id=r[0], cwd=r[1], roots=_roots(r[2]), title=r[3], updated=r[4]) for r in rows]

@@ -1,0 +1,363 @@
+"""A modeld that answers from a script, and a bridge wired to it inside the test's own process.
+
+The sockets, the framing, the handshake and the fences are the real ones; only the engine behind them is a script.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.abc
+import msgspec
+from acp_bridge.acp.server import AcpServer
+from acp_bridge.core import Core
+from acp_bridge.daemon.client import Daemon, Dialler
+from acp_bridge.daemon.locate import Detection, Target
+from acp_bridge.models import Advertised, Models
+from acp_bridge.session.store import Claimant, Store
+from clients.npm import node_modules
+from clients.schema import WireCheck
+from shared.clock import SystemClock
+from shared.endpoint.endpoint import connect, listen
+from shared.endpoint.folder import RuntimeFolder
+from shared.endpoint.memory import memory_pair
+from shared.errors import StaleFence, Unauthenticated
+from shared.protocol import api
+from shared.protocol.faults import MethodNotFound
+from shared.protocol.framing import LineFramer
+from shared.protocol.peer import Peer
+from shared.protocol.requests import Call
+from shared.settings import Settings
+
+TOKEN = "secret"
+
+#: A script gets the params, a way to emit events, and an event that is set by a cancel.
+Emit = Callable[[api.Event], None]
+Script = Callable[[api.TurnParams, Emit, anyio.Event], Awaitable[api.TurnResult]]
+
+
+def row(name: str, **more: Any) -> api.LibraryRow:
+    """A servable local model."""
+    facts = {
+        "title": name.title(),
+        "backend": "llama",
+        "format": "gguf",
+        "path": f"/m/{name}.gguf",
+        "size_bytes": 92_000_000,
+    }
+    return api.LibraryRow(name=name, **{**facts, "context_train": 2048, **more})
+
+
+def active(name: str, num_ctx: int = 2048) -> api.ActiveModel:
+    return api.ActiveModel(
+        name=name, backend="llama", digest="d", path="p", device="cpu", num_ctx=num_ctx, num_batch=512, gpu_layers=0,
+        flash_attention=False, kv_type="f16", template_digest="t", bos_policy="auto", reasoning_format="none",
+        runtime_digest="r",
+    )  # fmt: skip
+
+
+def result(params: api.TurnParams, reason: api.FinishReason = "stop", **more: Any) -> api.TurnResult:
+    usage = more.pop("usage", api.Usage(reused=0, prefilled=11, generated=3))
+    timings = api.Timings(first_token_s=0.05, tokens_per_s=40.0)
+    return api.TurnResult(
+        finish_reason=reason, model=params.model, usage=usage, timings=timings, generation=1, num_ctx=2048, **more
+    )
+
+
+def says(*pieces: str) -> Script:
+    """Answers with these pieces."""
+
+    async def script(params: api.TurnParams, emit: Emit, cancelled: anyio.Event) -> api.TurnResult:
+        del cancelled
+        emit(api.Generating())
+        for piece in pieces:
+            emit(api.TextDelta(text=piece))
+        return result(params)
+
+    return script
+
+
+async def until_cancelled(params: api.TurnParams, emit: Emit, cancelled: anyio.Event) -> api.TurnResult:
+    """Says one word and goes on until it is cancelled."""
+    emit(api.Generating())
+    emit(api.TextDelta(text="one"))
+    await cancelled.wait()
+    return result(params, "cancelled")
+
+
+class FakeDaemon:
+    """One instance at a real socket. `script` runs the turns; `turns` holds their params."""
+
+    def __init__(self, folder: Path, instance: str = "aaaaaaaa-0000") -> None:
+        self.instance = instance
+        self.script: Script = says("Hello", " world")
+        self.turns: list[api.TurnParams] = []
+        self.methods: list[str] = []
+        self.hung = False
+        self.status = api.Status(
+            instance=instance, role="owner", pid=1, backend="llama", state="Ready", generation=1, active=None
+        )
+        self.count = api.CountResult(each=[], total=0)
+        self.answers: dict[str, Any] = {}
+        self._listener = listen(RuntimeFolder(folder), instance)
+        self._peers: list[Peer] = []
+
+    @property
+    def target(self) -> Target:
+        return Target(instance=self.instance, address=self._listener.address, token_file="", pid=1, owner=True)
+
+    async def serve(self) -> None:
+        await self._listener.serve(self._connection)
+
+    def close(self) -> None:
+        """Gone, as after a kill: every connection breaks, nobody listens."""
+        self._listener.close()
+        for peer in self._peers:
+            peer.close()
+
+    def push(self, **changes: Any) -> None:
+        """A new status, pushed to who watches."""
+        self.status = msgspec.structs.replace(self.status, **changes)
+        for peer in self._peers:
+            peer.notify("status/changed", self.status)
+
+    async def _connection(self, stream: anyio.abc.ByteStream) -> None:
+        if self.hung:
+            await anyio.sleep_forever()
+        peer = Peer(
+            stream,
+            LineFramer(1 << 26),
+            on_request=self._request,
+            on_notification=lambda note: None,
+            settings=Settings(),
+        )
+        self._peers.append(peer)
+        await peer.run()
+
+    async def _request(self, call: Call) -> Any:
+        self.methods.append(call.method)
+        if call.method == "hello":
+            params = call.params(api.HelloParams)
+            if params.token != TOKEN:
+                raise Unauthenticated
+            return api.HelloResult(protocol=1, instance=self.instance, role="owner", backend="llama", version="1")
+        fenced = call.params(api.Fenced)
+        if fenced.fence != self.instance:
+            raise StaleFence(expected=fenced.fence, actual=self.instance)
+        if call.method in self.answers:
+            answer = self.answers[call.method]
+            return await answer(call) if callable(answer) else answer
+        if call.method in ("status", "status/watch"):
+            return self.status
+        if call.method == "model/count":
+            return self.count
+        if call.method == "session/turn":
+            return await self._turn(call)
+        raise MethodNotFound(method=call.method)
+
+    async def _turn(self, call: Call) -> api.TurnResult:
+        params = call.params(api.TurnParams)
+        self.turns.append(params)
+        cancelled = anyio.Event()
+        call.on_cancel(cancelled.set)
+
+        def emit(event: api.Event) -> None:
+            assert call.id is not None
+            call.peer.notify("session/event", api.EventParams(request=call.id, event=event))
+
+        return await self.script(params, emit, cancelled)
+
+
+class FixedInventory:
+    """Advertises what the test says."""
+
+    def __init__(self, *rows: api.LibraryRow) -> None:
+        self.advertised = Advertised(rows=rows)
+        self.refreshed = 0
+        self.on_refresh: Callable[[], None] = lambda: None
+
+    def look(self, status: api.Status | None, connected_backend: str) -> Advertised:
+        del status, connected_backend
+        return self.advertised
+
+    def refresh(self) -> None:
+        self.refreshed += 1
+        self.on_refresh()
+
+
+class Records:
+    """What the records under the data root would say."""
+
+    def __init__(self, detection: Detection) -> None:
+        self.detection = detection
+
+    def dialler(self) -> Dialler:
+        async def dial(target: Target, timeout: float) -> anyio.abc.ByteStream:
+            return await connect(target.address, timeout=timeout)
+
+        return Dialler(
+            detect=lambda: self.detection,
+            change_key=lambda: self.detection,
+            connect=dial,
+            read_token=lambda target: TOKEN,
+        )
+
+
+class Client:
+    """The editor's side of the bridge: asks, keeps every message in order, and has each judged by the schema."""
+
+    def __init__(self, peer: Peer, check: WireCheck) -> None:
+        self.peer = peer
+        self.check = check
+        self.updates: list[tuple[str, dict[str, Any]]] = []
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.answer: Callable[[str, dict[str, Any]], Awaitable[Any]] = self._no_answer
+        self.arrived = anyio.Event()
+
+    @staticmethod
+    async def _no_answer(method: str, params: dict[str, Any]) -> Any:
+        raise MethodNotFound(method=method)
+
+    async def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        return await self.peer.request(method, params or {})
+
+    def notify(self, method: str, params: dict[str, Any]) -> None:
+        self.peer.notify(method, params)
+
+    async def initialize(self, **capabilities: Any) -> dict[str, Any]:
+        info = {"name": "tester", "version": "1"}
+        return await self.request(
+            "initialize", {"protocolVersion": 1, "clientCapabilities": capabilities, "clientInfo": info}
+        )
+
+    async def new(self, cwd: str = "/tmp") -> str:
+        made = await self.request("session/new", {"cwd": cwd, "mcpServers": []})
+        return str(made["sessionId"])
+
+    async def prompt(self, session: str, text: str) -> dict[str, Any]:
+        return await self.request("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": text}]})
+
+    def kinds(self) -> list[str]:
+        return [update["sessionUpdate"] for _, update in self.updates]
+
+    def text(self, kind: str = "agent_message_chunk") -> str:
+        return "".join(update["content"]["text"] for _, update in self.updates if update["sessionUpdate"] == kind)
+
+    async def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Until it holds; looked at after each update."""
+        with anyio.fail_after(5):
+            while not condition():
+                self.arrived = anyio.Event()
+                await self.arrived.wait()
+
+    async def _request_of_agent(self, call: Call) -> Any:
+        params = call.params(dict[str, Any])
+        self.asked.append((call.method, params))
+        return await self.answer(call.method, params)
+
+    def _notified(self, note: Any) -> None:
+        params = note.params(dict[str, Any])
+        if note.method == "session/update":
+            self.updates.append((params["sessionId"], params["update"]))
+            self.arrived.set()
+
+
+class Tapped:
+    """A byte stream whose lines are shown to the judge."""
+
+    def __init__(self, stream: anyio.abc.ByteStream, check: WireCheck) -> None:
+        self._stream = stream
+        self._check = check
+        self._in = b""
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        data = await self._stream.receive(max_bytes)
+        self._in += data
+        *lines, self._in = self._in.split(b"\n")
+        for line in lines:
+            self._check.from_agent(line.decode() + "\n")
+        return data
+
+    async def send(self, item: bytes) -> None:
+        for line in item.splitlines():
+            self._check.to_agent(line.decode())
+        await self._stream.send(item)
+
+    async def send_eof(self) -> None:
+        await self._stream.send_eof()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class Bench:
+    """A bridge under test, with everything around it."""
+
+    def __init__(self, folder: Path, *rows: api.LibraryRow, settings: Settings | None = None) -> None:
+        self.folder = folder
+        self.settings = settings or Settings()
+        self.inventory = FixedInventory(*(rows or (row("alpha"), row("beta"))))
+        self.records = Records(Detection(state="not_running"))
+        self.daemon: FakeDaemon | None = None
+        self.core: Core
+        self.client: Client
+
+    def attach(self, daemon: FakeDaemon) -> None:
+        """From now on the records name this daemon."""
+        self.daemon = daemon
+        self.records.detection = Detection(state="running", targets=(daemon.target,))
+
+    def build(self, pid: int = 1) -> Core:
+        """The core as the app wires it, on fakes."""
+        clock = SystemClock()
+        holder = lambda: Claimant(pid=pid, token="t", holder="tester")
+        store = Store(self.folder / "bridge.db", lambda other, token: True)
+        client = lambda: api.ClientInfo(name="tester", pid=pid)
+        daemon = Daemon(self.records.dialler(), self.settings, clock, client)
+        models = Models(self.inventory, daemon, self.settings, clock)
+        return Core(store=store, daemon=daemon, models=models, settings=self.settings, clock=clock, claimant=holder)
+
+
+@asynccontextmanager
+async def bridge(bench: Bench, *, pid: int = 1) -> AsyncIterator[Client]:
+    """A running bridge and the editor on its other side; at the end everything it sent must have been valid."""
+    core = bench.build(pid)
+    server = AcpServer(core, bench.settings)
+    ours, theirs = memory_pair()
+    schema = node_modules() / "sdk-2.4/schema/v1/schema.json"
+    check = WireCheck(schema)
+    async with anyio.create_task_group() as group:
+        client = Client.__new__(Client)
+        peer = Peer(
+            Tapped(theirs, check),  # type: ignore[arg-type]
+            LineFramer(1 << 26),
+            on_request=lambda call: client._request_of_agent(call),
+            on_notification=lambda note: client._notified(note),
+            settings=bench.settings,
+        )
+        client.__init__(peer, check)  # type: ignore[misc]
+        bench.core, bench.client = core, client
+        group.start_soon(server.serve, ours)
+        group.start_soon(peer.run)
+        yield client
+        peer.close()
+        await peer.closed.wait()
+    core.close()
+    assert not check.problems, json.dumps(check.problems, indent=1)
+
+
+@asynccontextmanager
+async def running(bench: Bench) -> AsyncIterator[FakeDaemon]:
+    """A fake daemon at a real socket."""
+    daemon = FakeDaemon(bench.folder / "run")
+    bench.attach(daemon)
+    async with anyio.create_task_group() as group:
+        group.start_soon(daemon.serve)
+        yield daemon
+        daemon.close()
+        group.cancel_scope.cancel()
