@@ -108,6 +108,7 @@ class Bridge:
         self.answer = answer
         self.updates: list[JsonObject] = []
         self.asked: list[tuple[str, JsonObject]] = []
+        self.on_other: Callable[[JsonObject], None] | None = None
         self.stderr = cwd / f"bridge-{time.monotonic_ns()}.stderr"
         self._lock = threading.Lock()
         self._waiting: dict[int, Pending] = {}
@@ -279,6 +280,8 @@ class Bridge:
             pending = self._waiting[message["id"]]
             pending.reply, pending.done = message, now
             pending.answered.set()
+        elif self.on_other is not None:
+            self.on_other(message)
 
     def _reply(self, message: JsonObject) -> None:
         reply: JsonObject = {"jsonrpc": "2.0", "id": message["id"]}

@@ -85,6 +85,10 @@ class Home:
         status: dict[str, Any] = self.json("modeld", "status")
         return status
 
+    def wait_queue(self, length: int) -> None:
+        """Return when that many turns wait."""
+        eventually(lambda: len(self.status()["queue"]) == length, 10, f"{length} turns waiting")
+
     def start(self, backend: str) -> None:
         self.run("modeld", "start", "--backend", backend)
 
@@ -111,8 +115,5 @@ class Home:
 
     def logs(self) -> str:
         """The end of every log, for a test that failed."""
-        parts = []
-        for log in sorted((self.root / "logs").glob("*")):
-            if log.is_file():
-                parts.append(f"--- {log.name}\n{log.read_text(errors='replace')[-3000:]}")
-        return "\n".join(parts)
+        logs = [log for log in sorted((self.root / "logs").glob("*")) if log.is_file()]
+        return "\n".join(f"--- {log.name}\n{log.read_text(errors='replace')[-3000:]}" for log in logs)

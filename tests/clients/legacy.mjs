@@ -39,8 +39,7 @@ const actions = {
   choose: (step) => {
     const value = models(chosen).find((o) => o.value.toLowerCase().includes(step.part))?.value ?? step.part;
     const params = { sessionId: session, configId: "model", value };
-    // 0.12 knows the method only by its unstable name
-    return (connection.setSessionConfigOption ?? connection.unstable_setSessionConfigOption).call(connection, params);
+    return connection.setSessionConfigOption(params);
   },
   prompt: (step) =>
     connection.prompt({
