@@ -50,10 +50,17 @@ def read_record(file: Path) -> OwnRecord | None:
     try:
         with open(record_path(file), "rb") as stream:
             record = msgspec.json.decode(stream.read(MAX_RECORD), type=OwnRecord)
-        size = file.stat().st_size
+        size = stored_size(file)
     except (OSError, msgspec.MsgspecError):
         return None
     return record if record.file == file.name and record.size == size else None
+
+
+def stored_size(path: Path) -> int:
+    """Bytes of a store file, or of the files of a store folder. Raises OSError."""
+    if path.is_dir():
+        return sum(inside.stat().st_size for inside in path.iterdir() if inside.is_file())
+    return path.stat().st_size
 
 
 def own_records(models: Path) -> dict[str, OwnRecord]:
@@ -70,3 +77,8 @@ def own_records(models: Path) -> dict[str, OwnRecord]:
             if record is not None:
                 found[str(file)] = record
     return found
+
+
+def write_folder_record(target: Path, written: Path, source: str) -> None:
+    """Note that the folder `target` is ours, before `written` is renamed to it. Raises OSError."""
+    write_record(target, source, "", stored_size(written))

@@ -1,0 +1,124 @@
+"""Finds files of a Hugging Face repository: `hf:owner/repo[@revision][:pattern]`."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from shared.catalog import names
+from shared.catalog.download import Job, Wanted, get_json
+from shared.errors import DownloadFailed
+
+ENDPOINT = "https://huggingface.co"
+#: What a repository without a pattern means, best first: small, good, and served by both engines' rules.
+PREFERRED = ("q4_k_m", "q4_0", "q4_1", "q5_k_m", "q8_0", "f16")
+_SOURCE = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?(?::(?P<pattern>.+))?")
+
+
+class HubFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of the repository; `sha256` is known for files in large-file storage."""
+
+    path: str
+    size: int
+    sha256: str = ""
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """What to fetch: one model. `folder` is "" for GGUF files, else the name of the IR folder."""
+
+    files: list[tuple[str, Wanted]]
+    folder: str = ""
+
+
+def parse(source: str) -> tuple[str, str, str]:
+    """(repo, revision, pattern). Raises DownloadFailed."""
+    found = _SOURCE.fullmatch(source)
+    if found is None or ".." in found["repo"]:
+        raise DownloadFailed(source=source, reason="write hf:owner/repo or hf:owner/repo:pattern", resumable=False)
+    return found["repo"], found["revision"] or "main", found["pattern"] or ""
+
+
+def resolve(source: str, environ: Mapping[str, str], job: Job) -> Choice:
+    """The files that `source` names, with their addresses and checksums. Raises DownloadFailed."""
+    repo, revision, pattern = parse(source)
+    base = (environ.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
+    headers = _headers(environ)
+    listing = get_json(f"{base}/api/models/{repo}/tree/{quote(revision, safe='')}?recursive=true", headers, job)
+    try:
+        files = [_file(item) for item in msgspec.json.decode(listing, type=list[dict[str, Any]])]
+    except msgspec.MsgspecError as error:
+        raise DownloadFailed(source=source, reason=f"the listing cannot be read: {error}", resumable=False) from error
+    chosen, folder = choose(source, [file for file in files if file is not None], pattern, repo)
+    return Choice(
+        files=[
+            (
+                os.path.basename(file.path),
+                Wanted(
+                    url=f"{base}/{repo}/resolve/{quote(revision, safe='')}/{quote(file.path)}",
+                    sha256=file.sha256,
+                    size=file.size,
+                    headers=headers,
+                ),
+            )
+            for file in chosen
+        ],
+        folder=folder,
+    )
+
+
+def choose(source: str, files: list[HubFile], pattern: str, repo: str) -> tuple[list[HubFile], str]:
+    """One model out of a listing: (files, IR folder name or ""). Pure. Raises DownloadFailed.
+
+    A pattern is matched against the path, without wildcards as a part of the name. Shards of one split
+    model go together; several models are refused with their names.
+    """
+    models = [file for file in files if file.path.lower().endswith(".gguf") and "mmproj" not in file.path.lower()]
+    if not models and any(file.path == "openvino_model.xml" for file in files):
+        return [file for file in files if "/" not in file.path and not file.path.startswith(".")], repo.split("/")[1]
+    if pattern:
+        glob = pattern.lower() if any(char in pattern for char in "*?[") else f"*{pattern.lower()}*"
+        models = [f for f in models if fnmatch.fnmatchcase(f.path.lower(), glob) or f.path == pattern]
+        models = [f for f in models if f.path == pattern] or models
+    by_model: dict[str, list[HubFile]] = {}
+    for file in sorted(models, key=lambda item: item.path):
+        part = names.split_stem(file.path.rpartition(".")[0])
+        by_model.setdefault(part[0] if part else file.path, []).append(file)
+    if len(by_model) > 1 and not pattern:
+        for wanted in PREFERRED:
+            fitting = [model for model in by_model if wanted in model.lower()]
+            if len(fitting) == 1:
+                return by_model[fitting[0]], ""
+    if len(by_model) != 1:
+        raise DownloadFailed(source=source, reason=_several(by_model, files), resumable=False)
+    return next(iter(by_model.values())), ""
+
+
+def _several(by_model: Mapping[str, list[HubFile]], files: list[HubFile]) -> str:
+    if by_model:
+        return f"several models fit, name one after a colon: {', '.join(list(by_model)[:12])}"
+    ggufs = [file.path for file in files if file.path.lower().endswith(".gguf")]
+    if ggufs:
+        return f"no file fits the pattern; there are: {', '.join(ggufs[:12])}"
+    return "the repository holds no GGUF file and no OpenVINO model"
+
+
+def _file(item: dict[str, Any]) -> HubFile | None:
+    path = item.get("path")
+    if item.get("type") != "file" or not isinstance(path, str) or ".." in path.split("/"):
+        return None
+    lfs = item.get("lfs")
+    large = lfs if isinstance(lfs, dict) else {}
+    size = large.get("size", item.get("size"))
+    oid = large.get("oid")
+    return HubFile(path=path, size=size if isinstance(size, int) else 0, sha256=oid if isinstance(oid, str) else "")
+
+
+def _headers(environ: Mapping[str, str]) -> dict[str, str]:
+    token = environ.get("HF_TOKEN") or environ.get("HUGGING_FACE_HUB_TOKEN")
+    return {"Authorization": f"Bearer {token}"} if token else {}
