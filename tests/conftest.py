@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from leaks import Children, end_processes_of
@@ -15,6 +16,11 @@ from shared.paths import DataRoot
 
 pytest_plugins = ["weights"]
 
+
+# `make test` is bounded in time, `make fuzz` is not; neither judges an example by the clock
+hypothesis.settings.register_profile("default", max_examples=100, deadline=None)
+hypothesis.settings.register_profile("fuzz", max_examples=5000, deadline=None)
+hypothesis.settings.load_profile("default")
 
 #: what `make test` could not install on this machine, said in its first lines and in the summary
 UNTESTED = tuple(name for name in os.environ.get("MODELD_UNTESTED", "").split(",") if name)
