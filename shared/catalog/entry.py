@@ -19,6 +19,7 @@ import msgspec
 
 Kind = Literal["model", "projector", "adapter", "other"]
 Format = Literal["gguf", "openvino"]
+Source = Literal["store", "folder", "lmstudio", "huggingface", "ollama"]
 
 
 class KvSpan(msgspec.Struct, frozen=True, array_like=True):
@@ -101,7 +102,7 @@ class ModelEntry(Facts, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     path: str
-    source: str
+    source: Source
     size_bytes: int = 0
     digest: str = ""
     sha256: str = ""

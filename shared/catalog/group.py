@@ -58,6 +58,23 @@ def entries(found: Iterable[Found], known: Mapping[str, str], own: frozenset[str
     return sorted(named, key=lambda entry: entry.name)
 
 
+def single(parts: list[Found], before: ModelEntry) -> ModelEntry:
+    """The entry made anew from the parts of `before`, which keeps its name and its neighbours."""
+    faults = [part.record.fault for part in parts if part.record.fault]
+    entry = _entry(parts, faults[0] if faults else "")
+    return msgspec.structs.replace(
+        entry,
+        name=before.name,
+        title=before.title,
+        source=before.source,
+        projector=before.projector,
+        vision=before.vision,
+        available_adapters=before.available_adapters,
+        copies=before.copies,
+        own=before.own,
+    )
+
+
 def _group(group: list[Found]) -> list[tuple[str, ModelEntry]]:
     """(base name, entry) of every model of one folder or manifest."""
     projectors = [item for item in group if item.record.facts.kind == "projector" or item.candidate.role == "projector"]
@@ -217,4 +234,16 @@ def _differ(one: ModelEntry, other: ModelEntry) -> bool:
 
 def _finish(entry: ModelEntry, name: str, own: frozenset[str]) -> ModelEntry:
     ours = all(part in own for part in entry.shards or (entry.path,))
-    return msgspec.structs.replace(entry, name=name, own=ours, title=entry.title or name)
+    return msgspec.structs.replace(entry, name=name, own=ours, title=_title(entry, name))
+
+
+def _title(entry: ModelEntry, name: str) -> str:
+    """The name as its file writes it; what `general.name` says is too often a training run's."""
+    stem = os.path.basename(entry.path)
+    if entry.format == "gguf":
+        stem = os.path.splitext(stem)[0]
+        split = names.split_stem(stem)
+        stem = split[0] if split else stem
+    plain, _, mark = name.partition("@")
+    title = names.QUANT_DOT.sub(" ", stem) if names.base_name(stem) == plain else plain
+    return f"{title} ({mark})" if mark else title

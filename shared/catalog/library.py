@@ -20,12 +20,12 @@ import msgspec
 from shared.catalog import cachefile, names
 from shared.catalog.entry import ModelEntry
 from shared.catalog.fingerprint import checksum
-from shared.catalog.group import FileRecord, Found, entries
+from shared.catalog.group import FileRecord, Found, entries, single
 from shared.catalog.own import own_records
 from shared.catalog.places import known_places
 from shared.catalog.reader import read_record
 from shared.catalog.scan import Candidate, Scan
-from shared.errors import ModelNotFound
+from shared.errors import ModelLoadFailed, ModelNotFound
 from shared.paths import DataRoot
 from shared.settings import Settings
 
@@ -110,6 +110,28 @@ class Library:
         """Call `listener` from the scanner thread after each change of the rows."""
         with self._lock:
             self._listeners.append(listener)
+
+    def checked(self, entry: ModelEntry) -> ModelEntry:
+        """The entry as its files are now, headers read to the end and extents compared with the files.
+
+        For a load: call it before the old model is closed. Takes tens of milliseconds; blocks. Raises
+        ModelLoadFailed at stage `header`.
+        """
+        scan = Scan()
+        found = []
+        for path in entry.shards or (entry.path,):
+            source = Candidate(
+                path=path, source=entry.source, format=entry.format, signature="", size=0, group=os.path.dirname(path)
+            )
+            candidate = scan.again(source)
+            if candidate is None:
+                reason = scan.problems[0] if scan.problems else f"{path} is gone"
+                raise ModelLoadFailed(model=entry.name, stage="header", reason=reason)
+            found.append(Found(candidate, self._record(candidate, first=False)))
+        now = single(found, entry)
+        if now.problem:
+            raise ModelLoadFailed(model=entry.name, stage="header", reason=now.problem)
+        return now
 
     def refresh(self) -> None:
         """Look at the folders again, in the background."""

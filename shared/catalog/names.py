@@ -16,7 +16,7 @@ MAX_KNOWN = 10_000
 LIKENESS = 0.55
 
 SPLIT = re.compile(r"^(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})$")
-_QUANT_DOT = re.compile(r"\.(?=(?:u?d?-?i?q\d|f16|f32|bf16|mxfp4|nvfp4|tq\d))")
+QUANT_DOT = re.compile(r"\.(?=(?:u?d?-?i?q\d|f16|f32|bf16|mxfp4|nvfp4|tq\d))", re.IGNORECASE)
 _UNWANTED = re.compile(r"[\s/\\:*?\"'<>|@,;`$()\[\]{}\x00-\x1f\x7f]+")
 _DASHES = re.compile(r"-{2,}")
 
@@ -24,7 +24,7 @@ _DASHES = re.compile(r"-{2,}")
 def base_name(text: str) -> str:
     """The name a file stem, folder or hint gives, before it is made unique. Never empty."""
     lowered = unicodedata.normalize("NFC", text.casefold())
-    dotted = _QUANT_DOT.sub("-", lowered)
+    dotted = QUANT_DOT.sub("-", lowered)
     printable = "".join(char if char.isprintable() or char == " " else "-" for char in dotted)
     name = _DASHES.sub("-", _UNWANTED.sub("-", printable)).strip("-.")
     return name[:MAX_NAME] or "model"

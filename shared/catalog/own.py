@@ -63,6 +63,12 @@ def stored_size(path: Path) -> int:
     return path.stat().st_size
 
 
+def forget(file: Path) -> None:
+    """Drop the record of a file that is gone. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        record_path(file).unlink()
+
+
 def own_records(models: Path) -> dict[str, OwnRecord]:
     """Every file of ours in the store, by path."""
     found: dict[str, OwnRecord] = {}

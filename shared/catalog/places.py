@@ -6,14 +6,12 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
+from shared.catalog.entry import Source
 from shared.paths import DataRoot
 from shared.settings import Settings
-
-Source = Literal["store", "folder", "lmstudio", "huggingface", "ollama"]
 
 #: Who keeps the plain name, and who is listed first, when two places hold the same.
 RANK: dict[str, int] = {"store": 0, "folder": 1, "lmstudio": 2, "huggingface": 3, "ollama": 4}

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from shared.catalog.entry import Format
+from shared.catalog.entry import Format, Source
 from shared.catalog.fingerprint import long_path
-from shared.catalog.places import Place, Source
+from shared.catalog.places import Place
 
 MAX_DEPTH = 12
 MAX_ENTRIES = 100_000
