@@ -31,12 +31,19 @@ def _serve(face: str, source: int, output: int) -> int:
     return serve_acp(source, output)
 
 
-def _leave(code: int) -> None:
-    """End now: a thread that still reads a disk or a pipe must not keep an editor waiting."""
-    import os
+#: An editor expects the process to be gone a second after it closed the pipe.
+EXIT_LIMIT_S = 0.4
 
-    sys.stderr.flush()
-    os._exit(code)
+
+def _leave(code: int) -> None:
+    """End in order, but soon: a thread that still reads a disk or a pipe must not keep an editor waiting."""
+    import os
+    import threading
+
+    end = threading.Timer(EXIT_LIMIT_S, os._exit, (code,))
+    end.daemon = True
+    end.start()
+    sys.exit(code)
 
 
 if __name__ == "__main__":

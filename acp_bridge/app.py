@@ -12,6 +12,8 @@ import anyio
 from acp_bridge.acp.server import AcpServer
 from acp_bridge.core import Core
 from acp_bridge.daemon.client import Daemon
+from acp_bridge.daemon.records import Records, records_dialler
+from acp_bridge.inventory import RecordedInventory
 from acp_bridge.models import Models
 from acp_bridge.session.store import Claimant, Store
 from shared.clock import SystemClock
@@ -33,14 +35,12 @@ class App:
     """One bridge: everything behind the face, made but not running."""
 
     def __init__(self, root: DataRoot, settings: Settings) -> None:
-        from acp_bridge.daemon.records import records_dialler
-        from acp_bridge.inventory import RecordedInventory
-
         clock = SystemClock()
         self.settings = settings
         self.store = Store(root.bridge_database, same_process)
-        self.daemon = Daemon(records_dialler(root, settings), settings, clock, self._client)
-        self.models = Models(RecordedInventory(root, settings), self.daemon, settings, clock)
+        records = Records(root, settings)
+        self.daemon = Daemon(records_dialler(records), settings, clock, self._client)
+        self.models = Models(RecordedInventory(root, settings, records), self.daemon, settings, clock)
         self.core = Core(
             store=self.store,
             daemon=self.daemon,

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import anyio
-import msgspec
 
 from acp_bridge.doctor import doctor_report
 from acp_bridge.picker import NOTHING, Picker, RemoteModel, build_picker
@@ -22,7 +21,7 @@ from acp_bridge.session.state import MODES, Conversation, messages_of
 from acp_bridge.session.store import CLAIM_RENEW, Claimant, Store
 from acp_bridge.session.turn import Turn
 from acp_bridge.thinking import THINKING, thinking_levels
-from shared.errors import ConversationBusy, ModeldError
+from shared.errors import ConversationBusy, ModeldError, ResolutionMiss
 from shared.protocol import api
 
 if TYPE_CHECKING:
@@ -55,6 +54,7 @@ class NoTools:
     schemas: list[dict[str, Any]] = []
 
     async def run(self, calls: Any, message: str, turn: Turn) -> bool:
+        """A model that calls tools nobody offered has ended its turn."""
         del calls, message, turn
         return False
 
@@ -80,7 +80,7 @@ class Core:
         self._claimant = claimant
         self._face: Face | None = None
         self._live: dict[str, LiveConversation] = {}
-        self._local = LocalModel(daemon, settings, clock)
+        self.local = LocalModel(daemon, settings, clock)
         self._performer = Performer(self)
         models.on_change(self._models_changed)
         daemon.on_change(self._status_changed)
@@ -90,6 +90,7 @@ class Core:
 
     @property
     def face(self) -> Face:
+        """The face it was attached to."""
         assert self._face is not None
         return self._face
 
@@ -106,7 +107,7 @@ class Core:
         """Keep the daemon's connection, the view of the models and the claims, until cancelled."""
         async with anyio.create_task_group() as group:
             group.start_soon(self.daemon.run)
-            group.start_soon(self.models.run, 10.0)
+            group.start_soon(self.models.run)
             group.start_soon(self._keep_claims)
 
     async def _keep_claims(self) -> None:
@@ -146,17 +147,17 @@ class Core:
             return  # the failure is told when something has to be saved
 
     async def open(
-        self, id: str, cwd: str, roots: list[str], servers: Sequence[Any] = (), *, take_over: bool = False
+        self, conversation_id: str, cwd: str, roots: list[str], servers: Sequence[Any] = (), *, take_over: bool = False
     ) -> LiveConversation:
         """A saved conversation. Raises UnknownConversation. Held by another editor, it can be read only."""
-        live = self._live.get(id)
+        live = self._live.get(conversation_id)
         if live is None:
-            conversation = await self.store.load(id)
+            conversation = await self.store.load(conversation_id)
             if conversation is None:
                 raise UnknownConversation
             live = LiveConversation(conversation, self.store, self.clock)
             await self._claim(live, take_over=take_over)
-            self._live[id] = live
+            self._live[conversation_id] = live
         live.conversation.cwd = cwd
         live.conversation.roots = roots
         with anyio.move_on_after(PATIENCE_S):
@@ -170,9 +171,9 @@ class Core:
         except ConversationBusy as error:
             live.read_only_for = str(error.opened_in)
 
-    def get(self, id: str) -> LiveConversation:
+    def get(self, conversation_id: str) -> LiveConversation:
         """An open conversation. Raises UnknownConversation."""
-        live = self._live.get(id)
+        live = self._live.get(conversation_id)
         if live is None:
             raise UnknownConversation
         return live
@@ -181,19 +182,19 @@ class Core:
         """The ids of the open conversations."""
         return set(self._live)
 
-    async def close_conversation(self, id: str) -> None:
+    async def close_conversation(self, conversation_id: str) -> None:
         """End what runs in it and forget that it is open. Raises UnknownConversation."""
-        live = self.get(id)
+        live = self.get(conversation_id)
         await live.close()
-        self._live.pop(id, None)
+        self._live.pop(conversation_id, None)
         live.recorder.settle()
-        self.store.release(id, self._claimant())
+        self.store.release(conversation_id, self._claimant())
 
-    async def delete(self, id: str) -> None:
+    async def delete(self, conversation_id: str) -> None:
         """Forget a conversation; one that is not there is deleted already."""
-        if id in self._live:
-            await self.close_conversation(id)
-        await self.store.delete(id)
+        if conversation_id in self._live:
+            await self.close_conversation(conversation_id)
+        await self.store.delete(conversation_id)
 
     # --- picking -------------------------------------------------------------------------------
 
@@ -237,7 +238,7 @@ class Core:
     async def _run(self, live: LiveConversation, parts: list[Part], cancel: Cancel) -> TurnEnded:
         await self._require_ours(live)
         turn = Turn(
-            id=live.next_turn(),
+            turn_id=live.next_turn(),
             recorder=live.recorder,
             cancel=cancel,
             show=lambda event: self.show(live, event),
@@ -265,7 +266,12 @@ class Core:
 
     async def _prepare(self, live: LiveConversation) -> tuple[Any, Any]:
         current = self.picker(live).current
-        found = await resolve_healed(lambda: self._resolve(live, current), self.models.reconcile)
+        try:
+            found = await resolve_healed(lambda: self._resolve(live, current), self.models.reconcile)
+        except ResolutionMiss:
+            if self.daemon.connected:
+                raise
+            raise self.daemon.detection.error() from None  # what is missing is modeld, not the model
         if isinstance(found, RemoteModel):
             raise NotImplementedError  # providers are added where this is replaced
         if not live.conversation.model:
@@ -285,7 +291,7 @@ class Core:
 
     async def load(self, name: str, turn: Turn) -> api.LoadResult:
         """Load a local model now, with the same consent as a turn."""
-        return await self._local.load(name, turn, turn.cancel, f"{turn.id}-switch")
+        return await self.local.load(name, turn, turn.cancel, f"{turn.id}-switch")
 
     async def context_text(self, live: LiveConversation) -> str:
         """How full the window is, counted by the model's own template."""
@@ -360,12 +366,11 @@ class BoundLocal:
     async def generate(
         self, params: api.TurnParams, on_event: Callable[[api.Event], None], cancel: Cancel, turn: Turn
     ) -> api.TurnResult:
-        return await self._core._local.generate(params, on_event, cancel, turn, f"{turn.id}-switch")
+        """See acp_bridge.session.turn.Model."""
+        return await self._core.local.generate(params, on_event, cancel, turn, f"{turn.id}-switch")
 
     async def count(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> api.CountResult:
+        """Tokens under the model's own template."""
         params = api.CountParams(model=self.name, messages=messages, tools=tools)
         result: api.CountResult = await self._core.daemon.call("model/count", params, api.CountResult)
         return result
-
-
-__all__ = ["BadChoice", "BoundLocal", "Core", "NoTools", "UnknownConversation", "msgspec"]

@@ -55,14 +55,16 @@ class Models:
         self._moved = anyio.Event()
         self.remotes: tuple[RemoteModel, ...] = ()
         self.known = anyio.Event()
-        daemon.on_change(lambda: self._moved.set())
+        daemon.on_change(self.touch)
 
     @property
     def rows(self) -> Sequence[api.LibraryRow]:
+        """The local models that may be shown."""
         return self._advertised.rows
 
     @property
     def away(self) -> Away:
+        """Why they cannot run at this moment, if so."""
         return self._advertised.away
 
     @property
@@ -88,13 +90,12 @@ class Models:
         """Look again soon."""
         self._moved.set()
 
-    async def run(self, interval: float) -> None:
-        """Keep the view: on each change of the daemon, and every `interval` seconds for new files."""
+    async def run(self) -> None:
+        """Keep the view: it is looked at again after each `touch`."""
         while True:
             self._moved = anyio.Event()
             await self._look()
-            with anyio.move_on_after(interval):
-                await self._moved.wait()
+            await self._moved.wait()
 
     async def _look(self) -> None:
         advertised = await anyio.to_thread.run_sync(self._inventory.look, self._daemon.status, self._daemon.backend)

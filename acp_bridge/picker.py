@@ -29,6 +29,8 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """Choices under one heading."""
+
     id: str
     name: str
     choices: tuple[Choice, ...]

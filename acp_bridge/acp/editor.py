@@ -58,14 +58,17 @@ class Editor:
 
     @property
     def reads_files(self) -> bool:
+        """Whether the editor gives the text of files, unsaved changes included."""
         return self.capabilities.fs is not None and self.capabilities.fs.read_text_file
 
     @property
     def writes_files(self) -> bool:
+        """Whether the editor writes files itself."""
         return self.capabilities.fs is not None and self.capabilities.fs.write_text_file
 
     @property
     def runs_terminals(self) -> bool:
+        """Whether the editor runs commands in its terminals."""
         return bool(self.capabilities.terminal)
 
     # --- updates -------------------------------------------------------------------------------
@@ -91,7 +94,7 @@ class Editor:
     def forget(self, session: str) -> None:
         """The session is closed."""
         for known in (self._updates, self._sent_options, self._sent_mode):
-            known.pop(session, None)  # type: ignore[attr-defined]
+            known.pop(session, None)
         self._open.discard(session)
 
     def show(self, conversation: str, event: Shown) -> None:
@@ -149,7 +152,7 @@ class Editor:
         chosen = result.outcome.option_id if result.outcome.outcome == "selected" else None
         return chosen if any(chosen == answer.id for answer in question.answers) else None
 
-    async def _request(self, method: str, params: Any, kind: Any) -> Any:
+    async def ask_editor(self, method: str, params: Any, kind: Any) -> Any:
         """A request whose failure is told to the model."""
         try:
             return await self.peer.request(method, params, kind)
@@ -163,13 +166,13 @@ class Editor:
     async def read_file(self, conversation: str, path: str) -> str:
         """See Face."""
         params = ReadTextFileParams(session_id=conversation, path=path)
-        result: ReadTextFileResult = await self._request("fs/read_text_file", params, ReadTextFileResult)
+        result: ReadTextFileResult = await self.ask_editor("fs/read_text_file", params, ReadTextFileResult)
         return result.content
 
     async def write_file(self, conversation: str, path: str, text: str) -> None:
         """See Face."""
         params = WriteTextFileParams(session_id=conversation, path=path, content=text)
-        await self._request("fs/write_text_file", params, Any)
+        await self.ask_editor("fs/write_text_file", params, Any)
 
     async def open_terminal(self, conversation: str, command: Command) -> EditorTerminal:
         """See Face."""
@@ -180,7 +183,7 @@ class Editor:
             cwd=command.cwd,
             output_byte_limit=command.output_limit,
         )
-        result: CreateTerminalResult = await self._request("terminal/create", params, CreateTerminalResult)
+        result: CreateTerminalResult = await self.ask_editor("terminal/create", params, CreateTerminalResult)
         return EditorTerminal(self, conversation, result.terminal_id)
 
 
@@ -194,16 +197,16 @@ class EditorTerminal:
 
     async def finish(self) -> Finished:
         """Wait for the end of the command, then read what it wrote."""
-        ended: ExitStatus = await self._editor._request("terminal/wait_for_exit", self._params, ExitStatus)
-        output: TerminalOutputResult = await self._editor._request(
+        ended: ExitStatus = await self._editor.ask_editor("terminal/wait_for_exit", self._params, ExitStatus)
+        output: TerminalOutputResult = await self._editor.ask_editor(
             "terminal/output", self._params, TerminalOutputResult
         )
         return Finished(output=output.output, code=ended.exit_code, truncated=output.truncated)
 
     async def kill(self) -> None:
         """End the command; the terminal stays readable."""
-        await self._editor._request("terminal/kill", self._params, Any)
+        await self._editor.ask_editor("terminal/kill", self._params, Any)
 
     async def release(self) -> None:
         """Free it."""
-        await self._editor._request("terminal/release", self._params, Any)
+        await self._editor.ask_editor("terminal/release", self._params, Any)

@@ -8,6 +8,8 @@ from shared.protocol.faults import InvalidParams, ProtocolFault
 
 
 class SessionUnknown(ProtocolFault):
+    """-32002, as the protocol has it."""
+
     kind = "session_unknown"
     code = -32002
     fields = ("sessionId",)
@@ -15,6 +17,8 @@ class SessionUnknown(ProtocolFault):
 
 
 class AuthRequired(ProtocolFault):
+    """-32000, as the protocol has it."""
+
     kind = "auth_required"
     code = -32000
     summary = "authenticate first"

@@ -47,6 +47,7 @@ class AcpServer:
 
     @property
     def editor(self) -> Editor:
+        """The editor of the connection that is being served."""
         assert self._editor is not None
         return self._editor
 
@@ -128,7 +129,7 @@ def report_defect(method: str, error: BaseException) -> None:
 
     place = traceback.extract_tb(error.__traceback__)[-1:]
     where = f"{place[0].filename}:{place[0].lineno}" if place else "unknown place"
-    print(f"acp-bridge: {type(error).__name__} in {method} at {where}", file=sys.stderr)
+    sys.stderr.write(f"acp-bridge: {type(error).__name__} in {method} at {where}\n")
 
 
 __all__ = ["AcpServer", "CancelRequestParams", "Handler"]

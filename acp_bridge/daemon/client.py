@@ -81,6 +81,7 @@ class Daemon:
 
     @property
     def connected(self) -> bool:
+        """Whether there is a connection."""
         return self._link is not None
 
     @property

@@ -1,12 +1,13 @@
 """From the records under the data root to one answer: where modeld is, or why it cannot be called.
 
-Pure over a survey of the records; only `installed` looks at the machine. Each state that is not `Found` is a typed
-error of the table with its own next step.
+Pure over a survey of the records. Each state but `running` is a typed error of the table with its own next step, and
+`running` means only that somebody should answer: dialling proves it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -18,12 +19,12 @@ from shared.errors import (
     DaemonStale,
     DaemonUnreachable,
 )
-
-if TYPE_CHECKING:
-    pass
+from shared.lease.reader import LeaseView, PresenceView, Survey
 
 State = Literal["running", "not_running", "restarting", "stale", "unreachable", "not_installed"]
 START_HINT = "start it with `modeld start`"
+#: Reasons of a release after which the next owner is on its way.
+COMES_BACK = frozenset({"restart", "upgrade", "lost", "withdrawn"})
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +44,7 @@ class Detection(msgspec.Struct, frozen=True, kw_only=True):
     targets: tuple[Target, ...] = ()
     last_seen: float | None = None
     stopped: bool = False
+    hint: str = ""
 
     def error(self, hint: str = "") -> DaemonError:
         """The typed error of this state. `hint` is added where the kind takes one."""
@@ -56,5 +58,57 @@ class Detection(msgspec.Struct, frozen=True, kw_only=True):
         }
         default = "install it with `pip install modeld`" if self.state == "not_installed" else START_HINT
         return kinds[self.state](
-            hint=hint or default, last_seen=self.last_seen, retryable=self.state in ("restarting", "running")
+            hint=hint or self.hint or default, last_seen=self.last_seen, retryable=self.state in ("restarting", "running")
         )
+
+
+def detect(survey: Survey, *, grace: float, noticed: Mapping[str, float], installed: bool) -> Detection:
+    """What the records say. `grace` in seconds; `noticed` gives for each instance seen dead how long ago that was."""
+    targets = _targets(survey)
+    if targets:
+        return Detection(state="running", targets=targets)
+    if survey.problem:
+        return Detection(state="unreachable", hint=survey.problem)
+    last, age = _last_end(survey, noticed)
+    if last == "":
+        return Detection(state="not_running" if installed else "not_installed")
+    if last in COMES_BACK or last == "crash":
+        recent = age is not None and 0 <= age <= grace
+        return Detection(state="restarting" if recent else "stale", last_seen=age)
+    return Detection(state="not_running", last_seen=age, stopped=True)
+
+
+def _targets(survey: Survey) -> tuple[Target, ...]:
+    found: list[Target] = []
+    owner = survey.owner
+    if owner is not None and owner.standing == "held" and owner.endpoint:
+        found.append(_target(owner, owner=True))
+    known = {target.instance for target in found}
+    found += [_target(view, owner=False) for view in survey.living if view.instance not in known]
+    return tuple(found)
+
+
+def _target(view: LeaseView | PresenceView, *, owner: bool) -> Target:
+    return Target(
+        instance=view.instance, address=view.endpoint, token_file=view.token_file, pid=view.pid, owner=owner
+    )
+
+
+def _last_end(survey: Survey, noticed: Mapping[str, float]) -> tuple[str, float | None]:
+    """How the last instance ended: its reason or `crash`, "" when there never was one; and how long ago."""
+    ends: list[tuple[float, str]] = []
+    last = survey.last
+    if last is not None and last.same_boot:
+        if last.standing == "released":
+            ends.append((last.age_s, last.released_reason))
+        elif last.dead:
+            ends.append((min(last.age_s, noticed.get(last.instance, last.age_s)), "crash"))
+    for view in survey.instances:
+        if view.ended_age_s is not None:
+            ends.append((view.ended_age_s, view.ended_reason))
+        elif view.dead and view.same_boot and view.instance in noticed:
+            ends.append((noticed[view.instance], "crash"))
+    if not ends:
+        return ("crash", None) if last is not None else ("", None)
+    age, reason = min(ends)
+    return reason, age

@@ -15,21 +15,21 @@ from shared.errors import DaemonNotInstalled, DaemonUnreachable
 START_LIMIT_S = 30.0
 
 
-def start_command() -> list[str]:
-    """The command that starts modeld: beside this interpreter first. Raises DaemonNotInstalled."""
+def daemon_command(verb: str) -> list[str]:
+    """The command `modeld <verb>`: beside this interpreter first. Raises DaemonNotInstalled."""
     import importlib.util
 
     if importlib.util.find_spec("modeld") is not None:
-        return [sys.executable, "-m", "modeld", "start"]
+        return [sys.executable, "-m", "modeld", verb]
     found = shutil.which("modeld", path=os.environ.get("PATH"))
     if found is None:
         raise DaemonNotInstalled(hint="install it with `pip install modeld`")
-    return [found, "start"]
+    return [found, verb]
 
 
 async def start_daemon() -> str:
     """Run `modeld start`; gives what it said. Raises DaemonNotInstalled, DaemonUnreachable with its words."""
-    command = start_command()
+    command = daemon_command("start")
     with anyio.move_on_after(START_LIMIT_S) as scope:
         done = await anyio.run_process(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False

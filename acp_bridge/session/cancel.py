@@ -23,6 +23,7 @@ class Cancel:
 
     @property
     def requested(self) -> bool:
+        """Whether the turn is to end."""
         return self.event.is_set()
 
     def request(self) -> None:

@@ -53,4 +53,7 @@ def drop(messages: Sequence[dict[str, Any]], each: Sequence[int], total: int, wi
 def left_out(count: int, window: int) -> str:
     """The sentence that says what is left out."""
     messages = "message" if count == 1 else "messages"
-    return f"The first {count} {messages} of this conversation no longer fit the window of {window:,} tokens and are left out. `/compact` summarises them instead."
+    return (
+        f"The first {count} {messages} of this conversation no longer fit the window of {window:,} tokens and are "
+        "left out. `/compact` summarises them instead."
+    )

@@ -23,6 +23,8 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TextPart(Happening, frozen=True, kw_only=True, tag_field="part", tag="text"):
+    """Words of the user."""
+
     text: str
 
 
@@ -35,6 +37,8 @@ class LinkPart(Happening, frozen=True, kw_only=True, tag_field="part", tag="link
 
 
 class ResourcePart(Happening, frozen=True, kw_only=True, tag_field="part", tag="resource"):
+    """A file that the editor put in whole."""
+
     uri: str
     text: str
     mime_type: str = ""
@@ -54,6 +58,8 @@ Part = TextPart | LinkPart | ResourcePart | ImagePart
 
 
 class TextItem(Happening, frozen=True, kw_only=True, tag_field="item", tag="text"):
+    """Plain text in a card."""
+
     text: str
 
 
@@ -75,6 +81,8 @@ Item = TextItem | Change | LiveTerminal
 
 
 class Place(Happening, frozen=True, kw_only=True):
+    """A file, and perhaps a line in it, that a card is about."""
+
     path: str
     line: int | None = None
 
@@ -83,6 +91,8 @@ class Place(Happening, frozen=True, kw_only=True):
 
 
 class UserSaid(Happening, frozen=True, kw_only=True, tag_field="event", tag="user"):
+    """What the user sent. `message` names it, as in all events of messages."""
+
     message: str
     parts: list[Part]
 
@@ -170,6 +180,8 @@ class Used(Happening, frozen=True, kw_only=True, tag_field="event", tag="used"):
 
 
 class Titled(Happening, frozen=True, kw_only=True, tag_field="event", tag="titled"):
+    """The conversation got a title."""
+
     title: str
 
 

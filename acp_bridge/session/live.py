@@ -43,6 +43,7 @@ class LiveConversation:
 
     @property
     def id(self) -> str:
+        """The conversation's id."""
         return self.conversation.id
 
     @property

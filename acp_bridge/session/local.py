@@ -33,11 +33,17 @@ class Asker(Protocol):
     waits: bool
     show: Callable[[Shown], None]
 
-    async def ask(self, question: Question) -> str | None: ...
+    async def ask(self, question: Question) -> str | None:
+        """The id of the answer, None when the user cancelled."""
+        ...
 
-    def waiting(self, title: str) -> None: ...
+    def waiting(self, title: str) -> None:
+        """Show what is waited for."""
+        ...
 
-    def progress(self, event: api.Event) -> None: ...
+    def progress(self, event: api.Event) -> None:
+        """Show how far a load is."""
+        ...
 
 
 class LocalModel:
@@ -113,10 +119,10 @@ class LocalModel:
         question = switch_question(card, str(required.active), wanted, required.in_use_by)
         asker.show(Card(card=card, title=question.title, status="pending"))
         answer = await cancel.race(lambda: asker.ask(question))
-        declined = answer is None or answer == DECLINE
+        declined = answer in (None, DECLINE)
         asker.show(Card(card=card, title=question.title, status="failed" if declined else "completed"))
         if declined:
             raise ConsentDeclined(model=wanted, in_use_by=", ".join(required.in_use_by))
         asker.waits = answer == WAIT
-        asker.always_switch = asker.always_switch or answer == SWITCH_ALWAYS
+        asker.always_switch = answer == SWITCH_ALWAYS
         return not asker.waits

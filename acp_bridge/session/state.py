@@ -21,6 +21,7 @@ from acp_bridge.session.events import (
     TextPart,
     ToolAnswered,
     ToolsCalled,
+    TurnEnded,
     UserSaid,
 )
 
@@ -88,13 +89,18 @@ def user_content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:
 def messages_of(events: Sequence[Saved]) -> list[dict[str, Any]]:
     """The conversation as chat-completion messages, without a system message.
 
+    A message that failed before a word of answer is left out: the user was told, and will say it again or otherwise.
     Consecutive text and calls of one model message are one entry. A call without an answer (the process died in
     between) gets one, since templates refuse a call that nobody answered.
     """
     messages: list[dict[str, Any]] = []
+    began = 0
     for event in events:
         if isinstance(event, UserSaid):
-            _add_user(messages, user_content(event.parts))
+            began = len(messages)
+            messages.append({"role": "user", "content": user_content(event.parts)})
+        elif isinstance(event, TurnEnded) and event.stop == "failed":
+            _forget_unanswered(messages, began)
         elif isinstance(event, Said):
             _add_text(messages, event.text)
         elif isinstance(event, ToolsCalled):
@@ -104,16 +110,12 @@ def messages_of(events: Sequence[Saved]) -> list[dict[str, Any]]:
         elif isinstance(event, Compacted):
             messages = [{"role": "user", "content": f"Summary of the conversation so far:\n{event.summary}"}]
             messages.append({"role": "assistant", "content": "Understood."})
-    return _answered(messages)
+    return _answered(_merged(messages))
 
 
-def _add_user(messages: list[dict[str, Any]], content: str | list[dict[str, Any]]) -> None:
-    """Two user messages in a row (the turn between was cancelled before a word) are one: templates may refuse two."""
-    last = messages[-1] if messages else {"role": ""}
-    if last["role"] == "user" and isinstance(last["content"], str) and isinstance(content, str):
-        last["content"] += "\n\n" + content
-    else:
-        messages.append({"role": "user", "content": content})
+def _forget_unanswered(messages: list[dict[str, Any]], began: int) -> None:
+    if all(message["role"] == "user" for message in messages[began:]):
+        del messages[began:]
 
 
 def _add_text(messages: list[dict[str, Any]], text: str) -> None:
@@ -127,6 +129,19 @@ def _add_calls(messages: list[dict[str, Any]], calls: list[dict[str, Any]]) -> N
     if not (messages and messages[-1]["role"] == "assistant" and "tool_calls" not in messages[-1]):
         messages.append({"role": "assistant", "content": ""})
     messages[-1]["tool_calls"] = calls
+
+
+def _merged(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Two user messages in a row (the turn between was cancelled before a word) are one: templates may refuse two."""
+    merged: list[dict[str, Any]] = []
+    for message in messages:
+        last = merged[-1] if merged else {"role": ""}
+        both_text = isinstance(last.get("content"), str) and isinstance(message["content"], str)
+        if last["role"] == message["role"] == "user" and both_text:
+            merged[-1] = {**last, "content": f"{last['content']}\n\n{message['content']}"}
+        else:
+            merged.append(message)
+    return merged
 
 
 def _answered(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

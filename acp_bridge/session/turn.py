@@ -60,9 +60,13 @@ class Model(Protocol):
 
     async def generate(
         self, params: api.TurnParams, on_event: Callable[[api.Event], None], cancel: Cancel, turn: Turn
-    ) -> api.TurnResult: ...
+    ) -> api.TurnResult:
+        """Answer once. Raises the typed errors."""
+        ...
 
-    async def count(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> api.CountResult: ...
+    async def count(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> api.CountResult:
+        """Tokens of each message and of the whole, as it would be sent."""
+        ...
 
 
 class Tools(Protocol):
@@ -81,14 +85,14 @@ class Turn:
     def __init__(
         self,
         *,
-        id: str,
+        turn_id: str,
         recorder: Recorder,
         cancel: Cancel,
         show: Callable[[Shown], None],
         ask: Callable[[Question], Any],
         always_switch: bool = False,
     ) -> None:
-        self.id = id
+        self.id = turn_id
         self.recorder = recorder
         self.cancel = cancel
         self.show = show
@@ -96,8 +100,8 @@ class Turn:
         self.waits = False
         self.numbers: dict[str, Any] = {}
         self._ask = ask
-        self._stages = Stages(id, "")
-        self._message = id
+        self._stages = Stages(turn_id, "")
+        self._message = turn_id
         self._requests = 0
 
     # --- for the parts of a turn ---------------------------------------------------------------

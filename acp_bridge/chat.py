@@ -1,0 +1,223 @@
+"""`acp-bridge chat`: one real turn through a spawned `acp-bridge acp`, as an editor would have it.
+
+The text streams to standard output; progress goes to standard error, and only to a terminal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import anyio.abc
+from anyio.streams.stapled import StapledByteStream
+
+from acp_bridge.acp.methods.session_prompt import META
+from acp_bridge.session.question import DECLINE, SWITCH
+from shared.errors import ModeldError
+from shared.protocol.faults import BadAnswer, MethodNotFound, PeerGone
+from shared.protocol.framing import LineFramer
+from shared.protocol.message import Notification
+from shared.protocol.peer import Peer
+from shared.protocol.requests import Call
+from shared.settings import load_settings
+
+#: How long the bridge may take to end after its input was closed.
+END_LIMIT_S = 2.0
+
+
+def chat(options: argparse.Namespace) -> int:
+    """Run one turn; gives the exit code of `acp_bridge.cli`."""
+    prompt = sys.stdin.read() if options.prompt == "-" else options.prompt
+    try:
+        return anyio.run(_chat, prompt, options)
+    except* ModeldError as errors:
+        error = _first(errors)
+    except* (PeerGone, BadAnswer) as errors:
+        error = _first(errors)
+    except* KeyboardInterrupt:
+        return 130
+    print(f"acp-bridge: {getattr(error, 'message', error)}", file=sys.stderr)
+    return 1
+
+
+def _first(group: BaseExceptionGroup[Any]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+async def _chat(prompt: str, options: argparse.Namespace) -> int:
+    started = await _start() if options.start else False
+    try:
+        return await _with_bridge(lambda peer, screen: _converse(peer, screen, prompt, options), options)
+    finally:
+        if started and not options.keep:
+            with anyio.CancelScope(shield=True):
+                await _stop()
+
+
+async def _start() -> bool:
+    """Start modeld unless it runs; whether it was us."""
+    from acp_bridge.daemon.records import Records
+    from acp_bridge.daemon.start import start_daemon
+    from shared.paths import data_root
+
+    if Records(data_root(), load_settings()).detect().state == "running":
+        return False
+    await start_daemon()
+    return True
+
+
+async def _stop() -> None:
+    from acp_bridge.daemon.start import daemon_command
+
+    await anyio.run_process(daemon_command("stop"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+
+
+async def _with_bridge(
+    work: Callable[[Peer, Screen], Awaitable[int]], options: argparse.Namespace
+) -> int:
+    """Run `work` with a spawned bridge at the other end, and end it."""
+    screen = Screen(quiet=options.json, switch=options.switch)
+    command = [sys.executable, "-m", "acp_bridge", "acp"]
+    async with await anyio.open_process(command, stderr=None) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        peer = Peer(
+            StapledByteStream(process.stdin, process.stdout),
+            LineFramer(load_settings().message_limit),
+            on_request=screen.answer,
+            on_notification=screen.update,
+            settings=load_settings(),
+        )
+        async with anyio.create_task_group() as group:
+            group.start_soon(peer.run)
+            group.start_soon(_interrupts, peer, screen)
+            code = await work(peer, screen)
+            peer.close()
+            group.cancel_scope.cancel()
+        with anyio.move_on_after(END_LIMIT_S):
+            await process.wait()
+    return code
+
+
+async def _interrupts(peer: Peer, screen: Screen) -> None:
+    """The first Ctrl-C cancels the turn as an editor would; the next one ends the program."""
+    if sys.platform == "win32":
+        return
+    with anyio.open_signal_receiver(signal.SIGINT) as signals:
+        async for _ in signals:
+            if not screen.session:
+                raise KeyboardInterrupt
+            peer.notify("session/cancel", {"sessionId": screen.session})
+            screen.session = ""
+
+
+async def _converse(peer: Peer, screen: Screen, prompt: str, options: argparse.Namespace) -> int:
+    await peer.request("initialize", {"protocolVersion": 1, "clientInfo": {"name": "acp-bridge chat", "version": "1"}})
+    made = await peer.request("session/new", {"cwd": os.getcwd(), "mcpServers": []})
+    session = screen.session = made["sessionId"]
+    for option, value in (("mode", "ask"), ("model", options.model)):
+        if value:
+            setting = {"sessionId": session, "configId": option, "value": value}
+            await peer.request("session/set_config_option", setting)
+    blocks = [{"type": "text", "text": prompt}]
+    done = await peer.request("session/prompt", {"sessionId": session, "prompt": blocks})
+    screen.end(done)
+    return 130 if done["stopReason"] == "cancelled" else 0
+
+
+class Screen:
+    """What the person sees, and the answers of the person."""
+
+    def __init__(self, *, quiet: bool, switch: bool) -> None:
+        self.session = ""
+        self._quiet = quiet
+        self._switch = switch
+        self._terminal = sys.stderr.isatty()
+        self._line = ""
+        self._text: list[str] = []
+
+    def update(self, note: Notification) -> None:
+        """One session/update."""
+        if note.method != "session/update":
+            return
+        update = note.params(dict[str, Any])["update"]
+        kind = update["sessionUpdate"]
+        if kind == "agent_message_chunk":
+            self._say(update["content"].get("text", ""))
+        elif kind in ("tool_call", "tool_call_update"):
+            ended = update.get("status") in ("completed", "failed")
+            self._progress("" if ended else update.get("title", ""))
+        elif kind == "agent_thought_chunk":
+            self._progress("Thinking")
+
+    def _say(self, text: str) -> None:
+        self._progress("")
+        self._text.append(text)
+        if not self._quiet:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+
+    def _progress(self, line: str) -> None:
+        if not self._terminal or line == self._line:
+            return
+        sys.stderr.write(f"\r\x1b[K{line}")
+        sys.stderr.flush()
+        self._line = line
+
+    async def answer(self, call: Call) -> Any:
+        """Only the switch question is asked of this client."""
+        if call.method != "session/request_permission":
+            raise MethodNotFound(method=call.method)
+        params = call.params(dict[str, Any])
+        offered = [option["optionId"] for option in params["options"]]
+        wanted = SWITCH if self._switch else await self._ask(params["toolCall"].get("title", ""))
+        if wanted not in offered:
+            return {"outcome": {"outcome": "cancelled"}}
+        return {"outcome": {"outcome": "selected", "optionId": wanted}}
+
+    async def _ask(self, title: str) -> str:
+        self._progress("")
+        if not (self._terminal and sys.stdin.isatty()):
+            print(f"{title}\nNot switched; `--switch` says yes.", file=sys.stderr)
+            return DECLINE
+        print(f"{title}\nSwitch now? [y/N] ", end="", file=sys.stderr, flush=True)
+        line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+        return SWITCH if line.strip().lower() in ("y", "yes") else DECLINE
+
+    def end(self, done: dict[str, Any]) -> None:
+        """The counts and times of the turn: to standard error, or everything as JSON."""
+        self._progress("")
+        numbers = done.get("_meta", {}).get(META, {})
+        text = "".join(self._text)
+        if self._quiet:
+            print(json.dumps({"text": text, "stop_reason": done["stopReason"], **numbers}, ensure_ascii=False))
+            return
+        if text and not text.endswith("\n"):
+            print(flush=True)
+        if numbers:
+            print(summary(numbers), file=sys.stderr)
+
+
+def summary(numbers: dict[str, Any]) -> str:
+    """One line: model, tokens, time to first token (load and queue included), tokens a second."""
+    times = numbers.get("timings", {})
+    waited = times.get("queued_s", 0.0) + times.get("load_s", 0.0)
+    parts = [
+        str(numbers.get("model", "")),
+        f"{numbers.get('reused', 0) + numbers.get('prefilled', 0)} prompt tokens ({numbers.get('reused', 0)} reused)",
+        f"{numbers.get('generated', 0)} generated",
+        f"first token after {times.get('first_token_s', 0.0):.2f} s"
+        + (f" (+ {waited:.1f} s of loading and waiting)" if waited >= 0.05 else ""),
+        f"{times.get('tokens_per_s', 0.0):.1f} tokens/s",
+    ]
+    return " · ".join(part for part in parts if part)

@@ -1,0 +1,60 @@
+"""The commands of `acp-bridge` besides the faces: chat, models, doctor, install.
+
+Exit codes: 0 done; 1 a typed error (its message on standard error); 2 wrong usage; 130 cancelled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from shared.version import __version__
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; gives the exit code."""
+    options = _parser().parse_args(arguments)
+    if options.command == "chat":
+        from acp_bridge.chat import chat
+
+        return chat(options)
+    if options.command == "models":
+        from acp_bridge.reports import models
+
+        return models(as_json=options.json)
+    if options.command == "doctor":
+        from acp_bridge.reports import doctor
+
+        return doctor(as_json=options.json)
+    if options.command == "install":
+        from acp_bridge.install import install
+
+        return install(options)
+    _parser().print_help(sys.stderr)
+    return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="acp-bridge", description="Local models in your editor, through modeld.")
+    parser.add_argument("--version", action="version", version=f"acp-bridge {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="command")
+    commands.add_parser("acp", help="serve an editor that speaks ACP, on standard input and output")
+    commands.add_parser("lsp", help="serve an editor that speaks LSP, on standard input and output")
+    _chat(commands.add_parser("chat", help="one turn, end to end through a spawned bridge"))
+    for name, text in (("models", "the models an editor would show"), ("doctor", "check what works")):
+        reading = commands.add_parser(name, help=text)
+        reading.add_argument("--json", action="store_true", help="for programs")
+    install = commands.add_parser("install", help="show or write the settings that make an editor use this agent")
+    install.add_argument("editor", nargs="?", choices=("zed", "jetbrains"), help="all, when left out")
+    install.add_argument("--write", action="store_true", help="write them instead of showing them")
+    return parser
+
+
+def _chat(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("prompt", help="what to say; `-` reads it from standard input")
+    parser.add_argument("--model", help="which model answers (and is remembered for this folder)")
+    parser.add_argument("--start", action="store_true", help="start modeld if it is not running")
+    parser.add_argument("--keep", action="store_true", help="leave the modeld that --start started running")
+    parser.add_argument("--switch", action="store_true", help="switch models also while another client uses one")
+    parser.add_argument("--json", action="store_true", help="one JSON object at the end instead of the stream")

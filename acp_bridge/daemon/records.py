@@ -1,0 +1,100 @@
+"""The records under the data root and the sockets they name: the machine side of finding modeld."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from acp_bridge.daemon.client import Dialler
+from acp_bridge.daemon.locate import Detection, Target, detect
+from shared.endpoint.endpoint import connect
+from shared.endpoint.faults import EndpointBusy, EndpointError, EndpointForbidden, NobodyListens
+from shared.errors import DaemonRestarting, DaemonUnreachable
+from shared.lease import identity, reader
+
+if TYPE_CHECKING:
+    from anyio.abc import ByteStream
+
+    from shared.paths import DataRoot
+    from shared.settings import Settings
+
+
+class Records:
+    """Looks at one data root. Remembers when it saw an instance dead, since a death leaves no time in the files."""
+
+    def __init__(self, root: DataRoot, settings: Settings) -> None:
+        self._root = root
+        self._settings = settings
+        self._me = identity.current()
+        self._seen_dead: dict[str, float] = {}
+        self._installed: bool | None = None
+
+    def survey(self) -> reader.Survey:
+        """One look, blocking and short."""
+        survey = reader.survey(self._root, wall=time.time(), me=self._me)
+        now = time.monotonic()
+        views = [*survey.instances, *([survey.last] if survey.last is not None else [])]
+        for view in views:
+            if view.dead and view.instance not in self._seen_dead:
+                self._seen_dead[view.instance] = now
+        return survey
+
+    def noticed(self) -> dict[str, float]:
+        """For each instance seen dead, how many awake seconds ago that was first seen."""
+        now = time.monotonic()
+        return {instance: now - at for instance, at in self._seen_dead.items()}
+
+    def detect(self) -> Detection:
+        """Where modeld is, or why not."""
+        survey = self.survey()
+        return detect(
+            survey, grace=self._settings.grace_window, noticed=self.noticed(), installed=self._is_installed()
+        )
+
+    def change_key(self) -> str:
+        """Cheap; changes whenever a record does."""
+        return reader.change_key(self._root)
+
+    def _is_installed(self) -> bool:
+        if self._installed is None:
+            import importlib.util
+            import shutil
+
+            self._installed = importlib.util.find_spec("modeld") is not None or shutil.which("modeld") is not None
+        return self._installed
+
+
+def records_dialler(records: Records) -> Dialler:
+    """Dials what the records name."""
+    return Dialler(
+        detect=records.detect, change_key=records.change_key, connect=_connect, read_token=_read_token
+    )
+
+
+async def _connect(target: Target, timeout: float) -> ByteStream:
+    """Raises DaemonRestarting where it is proven that nobody listens, else DaemonUnreachable with the reason."""
+    try:
+        return await connect(target.address, timeout=timeout, expected_pid=target.pid)
+    except NobodyListens as error:
+        if error.refused:
+            raise DaemonRestarting(hint="nobody listens at its address any more", retryable=True) from error
+        raise DaemonUnreachable(
+            hint=f"{error.address} is not there; a sandboxed editor may not see it", retryable=True
+        ) from error
+    except EndpointBusy as error:
+        raise DaemonUnreachable(hint=f"{error.reason}; it is busy", retryable=True) from error
+    except EndpointForbidden as error:
+        raise DaemonUnreachable(hint=error.reason, retryable=False) from error
+    except EndpointError as error:
+        raise DaemonUnreachable(hint=str(error), retryable=False) from error
+
+
+def _read_token(target: Target) -> str:
+    """The secret of the handshake. Raises DaemonUnreachable when it cannot be read."""
+    try:
+        return Path(target.token_file).read_text(encoding="utf-8").strip()
+    except FileNotFoundError as error:
+        raise DaemonRestarting(hint="its token is gone", retryable=True) from error
+    except OSError as error:
+        raise DaemonUnreachable(hint=f"its token cannot be read: {error.strerror}", retryable=False) from error
