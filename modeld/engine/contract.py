@@ -23,10 +23,13 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
+from shared.protocol.api import Sampling
 
 #: `progress(done, total)`: tokens in prefill; in a load, thousandths of it.
 ProgressCallback = Callable[[int, int], None]
 CancelGranularity = Literal["node", "token", "chunk", "none"]
+#: What a prompt is for: only a `turn` may take the lane of another conversation; `fill` keeps to its own.
+Purpose = Literal["turn", "warm", "fill"]
 
 
 class Aborted(Exception):
@@ -38,9 +41,9 @@ class PoolExhausted(Exception):
 
 
 class AbortFlag:
-    """A flag that any thread sets and that native code reads without the interpreter lock.
+    r"""A flag that any thread sets and that native code reads without the interpreter lock.
 
-    Two bytes, `\\x01\\x00` when set and `\\x00\\x00` when clear, so that libc's `strlen` over `address`
+    Two bytes, `\x01\x00` when set and `\x00\x00` when clear, so that libc's `strlen` over `address`
     is itself a callback that answers 1 or 0.
     """
 
@@ -51,9 +54,11 @@ class AbortFlag:
         self.address: int = ctypes.addressof(self._buffer)
 
     def set(self) -> None:
+        """Whatever watches the flag stops at its next look."""
         self._buffer[0] = b"\x01"
 
     def clear(self) -> None:
+        """Ready for the next turn."""
         self._buffer[0] = b"\x00"
 
     def __bool__(self) -> bool:
@@ -104,7 +109,8 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to load. `model` is the catalog's facts; `num_ctx` one conversation's limit in tokens.
 
     `threads` 0 means: what this machine's cores and quota allow. `parked_bytes` is the host memory
-    that parked conversations may take.
+    that parked conversations may take. `vocabulary_only`: no weights, only `special`, `tokenize` and
+    `piece` will be called.
     """
 
     identity: RequestedIdentity
@@ -112,18 +118,21 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
     num_ctx: int
     threads: int = 0
     parked_bytes: int = 0
+    vocabulary_only: bool = False
 
 
 class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
     """What is resident. `template` is the model's own chat template, "" where it brings none.
 
     Of the identity the worker itself fills in `template_digest`, `bos_policy` and `reasoning_format`.
+    `sampling` is what the model's makers advise; a turn's own values go before it.
     """
 
     identity: ResolvedIdentity
     capabilities: Capabilities
     measured_bytes: int
     template: str
+    sampling: Sampling = msgspec.field(default_factory=Sampling)
     warnings: tuple[str, ...] = ()
 
 
@@ -170,7 +179,9 @@ class Engine(Protocol):
         ...
 
     @property
-    def special(self) -> SpecialTokens: ...
+    def special(self) -> SpecialTokens:
+        """The vocabulary's marks; known once loaded."""
+        ...
 
     def tokenize(self, text: str, *, special: bool) -> list[int]:
         """Ids of `text`, no BOS or EOS added; `special`: marks in the text become their own tokens."""
@@ -184,10 +195,11 @@ class Engine(Protocol):
         """Tokens of the prompt that are warm now, in a lane or parked. Changes nothing."""
         ...
 
-    def ensure_prefix(self, tokens: Sequence[int]) -> int:
+    def ensure_prefix(self, tokens: Sequence[int], purpose: Purpose = "turn", conversation: str | None = None) -> int:
         """Bring the longest warm prefix of the prompt into a lane; how many tokens need no prefill.
 
-        Always less than `len(tokens)`, since the last token must be evaluated to have logits.
+        `conversation` is a hint: the same one goes on, so what is cut off need not be kept. Always
+        less than `len(tokens)`, since the last token must be evaluated to have logits.
         """
         ...
 
@@ -221,7 +233,9 @@ class Engine(Protocol):
         """Drop parked conversations, least recently used first, down to `limit` bytes; bytes freed."""
         ...
 
-    def measure(self) -> Account: ...
+    def measure(self) -> Account:
+        """What is held now. Cheap, and safe beside a running decode."""
+        ...
 
     def close(self) -> None:
         """Free everything; safe to call in any state, and twice."""

@@ -28,9 +28,10 @@ class Heartbeat(Message, tag="heartbeat", kw_only=True):
 
 
 class Load(Message, tag="load", kw_only=True):
-    """Load once; answered by `Loaded` or `Failed`, with `Progress` between. `memory_limit`: bytes or None.
+    """Load once; answered by `Loaded` or `Failed`, with `Progress` between.
 
-    `limits` are seconds and bytes that the daemon's settings fix (template deadline, parked budget).
+    `model` is the catalog's facts; `num_ctx` one conversation's limit in tokens; `threads` 0 lets the
+    worker choose. `vocabulary_only` loads what counting needs and nothing else: no weights.
     """
 
     turn: int
@@ -40,6 +41,7 @@ class Load(Message, tag="load", kw_only=True):
     threads: int = 0
     parked_bytes: int = 0
     template_deadline: float = 2.0
+    vocabulary_only: bool = False
 
 
 class Turn(Message, tag="turn", kw_only=True):
@@ -61,6 +63,8 @@ class Warm(Message, tag="warm", kw_only=True):
 
 
 class Fill(Message, tag="fill", kw_only=True):
+    """Fill in the middle, in the lane kept for it. Answered by `Done` (with `text`) or `Failed`."""
+
     turn: int
     prefix: str
     suffix: str
@@ -68,6 +72,8 @@ class Fill(Message, tag="fill", kw_only=True):
 
 
 class Embed(Message, tag="embed", kw_only=True):
+    """Vectors. Answered by `Done` or `Failed`."""
+
     turn: int
     texts: list[str]
 
@@ -82,11 +88,20 @@ class Count(Message, tag="count", kw_only=True):
 
 
 class Cancel(Message, tag="cancel", kw_only=True):
+    """Stop that turn, warm-up, fill, embedding or load, and no other."""
+
     turn: int
 
 
 class Sample(Message, tag="sample", kw_only=True):
     """Asks for the worker's own account of what runs; answered by `Account`."""
+
+
+class TrimParked(Message, tag="trim_parked", kw_only=True):
+    """At a turn's border: drop parked conversations down to `limit` bytes. Answered by `Done` or `Failed`."""
+
+    turn: int
+    limit: int = 0
 
 
 class Close(Message, tag="close", kw_only=True):
@@ -131,6 +146,8 @@ class Loaded(Message, tag="loaded", kw_only=True):
 
 
 class Emitted(Message, tag="emitted", kw_only=True):
+    """Events of a running turn, in order, joined over a few milliseconds."""
+
     turn: int
     events: list[Event]
 
@@ -155,6 +172,8 @@ class Done(Message, tag="done", kw_only=True):
 
 
 class Counted(Message, tag="counted", kw_only=True):
+    """Tokens of each item's own words, and of the whole as it would be sent."""
+
     turn: int
     each: list[int]
     total: int
@@ -175,7 +194,10 @@ class Account(Message, tag="account", kw_only=True):
     stage: str
     quiet_s: float
     rss_bytes: int = 0
+    parked_bytes: int = 0
+    parked: int = 0
+    lanes_used: int = 0
 
 
-ToWorker = Heartbeat | Load | Turn | Warm | Fill | Embed | Count | Cancel | Sample | Close
+ToWorker = Heartbeat | Load | Turn | Warm | Fill | Embed | Count | Cancel | Sample | TrimParked | Close
 FromWorker = WorkerHello | Imported | Progress | Loaded | Emitted | Done | Counted | Failed | Account

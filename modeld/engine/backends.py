@@ -1,0 +1,93 @@
+"""Which engines this installation has, found out without importing a native library, and their factory."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from importlib.machinery import ModuleSpec
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from shared.errors import BackendUnavailable
+
+if TYPE_CHECKING:
+    from modeld.engine.contract import AbortFlag, Engine
+
+#: Preferred first where both are importable and no device speaks for another (see `choose`).
+ORDER = ("llama", "openvino")
+SCRIPT_VARIABLE = "MODELD_SCRIPTED_ENGINE"
+_PACKAGES = {"llama": "llama_cpp", "openvino": "openvino_genai"}
+_HINTS = {
+    "llama": "install it with `pip install 'modeld[llama]'` (needs a C++ compiler)",
+    "openvino": "install it with `pip install 'modeld[openvino]'`",
+    "none": "start modeld with --backend llama or --backend openvino",
+}
+
+
+class Availability(msgspec.Struct, frozen=True, kw_only=True):
+    """One engine here: whether it could be imported, why not, and the devices it would use."""
+
+    backend: str
+    importable: bool
+    reason: str = ""
+    devices: tuple[str, ...] = ()
+
+
+def available() -> list[Availability]:
+    """All engines in order of preference. Costs a look at the import path, no native code."""
+    return [_look(backend) for backend in ORDER]
+
+
+def choose(setting: str) -> str:
+    """The backend of this modeld for its life: the configured one, else the first that is importable.
+
+    `none` when no engine is installed. Raises BackendUnavailable when a named one is missing.
+    """
+    if setting in ("none", "scripted"):
+        return setting
+    found = {one.backend: one for one in available()}
+    if setting != "auto":
+        one = found.get(setting)
+        if one is None or not one.importable:
+            raise unavailable(setting, one.reason if one else "no such engine")
+        return setting
+    return next((one.backend for one in found.values() if one.importable), "none")
+
+
+def unavailable(backend: str, reason: str) -> BackendUnavailable:
+    """The typed error with the way out."""
+    return BackendUnavailable(backend=backend, reason=reason, hint=_HINTS.get(backend, "see `modeld doctor`"))
+
+
+def _look(backend: str) -> Availability:
+    package = _PACKAGES[backend]
+    if _spec(package) is None:
+        return Availability(backend=backend, importable=False, reason=f"the package {package} is not installed")
+    return Availability(backend=backend, importable=True, devices=("CPU",))
+
+
+def _spec(package: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return None  # a half-removed package is not there
+
+
+def make_engine(backend: str, abort: AbortFlag) -> Engine:
+    """The engine object, nothing imported yet. The scripted one only where a test's script is named."""
+    if backend == "llama":
+        from modeld.engine.llama.engine import LlamaEngine
+
+        return LlamaEngine(abort)
+    if backend == "openvino":
+        from modeld.engine.openvino.engine import OpenVinoEngine
+
+        return OpenVinoEngine(abort)
+    if backend == "scripted" and os.environ.get(SCRIPT_VARIABLE):
+        from modeld.engine.scripted import ScriptedEngine
+
+        return ScriptedEngine(abort)
+    from modeld.engine.none import NoEngine
+
+    return NoEngine(abort)

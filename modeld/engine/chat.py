@@ -1,0 +1,113 @@
+"""The text side of the resident model: conversations to tokens, tokens to the bytes a reader sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from modeld.engine.contract import Engine, LoadedModel, SpecialTokens
+from modeld.engine.guard import RenderGuard
+from modeld.output.format import OutputFormat
+from modeld.output.parser import format_marks
+from modeld.template.render import Template
+from shared.catalog.identity import AUTO, RequestedIdentity, ResolvedIdentity
+from shared.errors import ModelLoadFailed, TemplateFailed
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """What the engine gets, and how its answer will have to be read."""
+
+    tokens: list[int]
+    format: OutputFormat
+
+
+class Chat:
+    """One model's template, vocabulary and guard together. Safe to use from two threads."""
+
+    def __init__(self, engine: Engine, template: Template, guard: RenderGuard) -> None:
+        self._engine = engine
+        self._guard = guard
+        self.template = template
+        self.special: SpecialTokens = engine.special
+
+    @classmethod
+    def for_model(cls, engine: Engine, loaded: LoadedModel, name: str, guard: RenderGuard) -> tuple[Chat, list[str]]:
+        """Compile and probe the model's template; warnings for describe.
+
+        Raises ModelLoadFailed at stage `template`.
+        """
+        from modeld.template.probe import probe
+
+        special = engine.special
+        try:
+            with guard.limits():
+                template = Template(loaded.template, special.bos_text, special.eos_text)
+                warnings = probe(template)
+        except TemplateFailed as error:
+            raise ModelLoadFailed(model=name, stage="template", reason=error.data["message"]) from error
+        return cls(engine, template, guard), warnings
+
+    def identify(self, identity: ResolvedIdentity, wanted: RequestedIdentity) -> ResolvedIdentity:
+        """The resolved identity with the fields that the template decides."""
+        form = self.template.sniffed.output
+        resolved = msgspec.structs.replace(
+            identity,
+            template_digest=self.template.digest,
+            bos_policy="add" if self.special.add_bos else "none",
+            reasoning_format=form.reasoning,
+        )
+        for field in ("template_digest", "bos_policy", "reasoning_format"):
+            asked = getattr(wanted, field)
+            if asked not in (AUTO, getattr(resolved, field)):
+                raise ModelLoadFailed(
+                    model=wanted.name, stage="template", reason=f"{field} {asked} was asked for and cannot be had"
+                )
+        return resolved
+
+    def prompt(
+        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], thinking: str | None
+    ) -> Prompt:
+        """Render and tokenise, with the begin mark exactly once where the vocabulary wants it."""
+        with self._guard.limits():
+            text = self.template.render(messages, tools, thinking)
+            form = self.template.output_format(text)
+        return Prompt(self.with_bos(self._engine.tokenize(text, special=True)), form)
+
+    def with_bos(self, tokens: list[int]) -> list[int]:
+        """The template may write the begin mark itself: it is never doubled."""
+        bos = self.special.bos
+        if self.special.add_bos and bos is not None and tokens[:1] != [bos]:
+            return [bos, *tokens]
+        return tokens
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text alone, no marks added."""
+        return [len(self._engine.tokenize(text, special=False)) for text in texts]
+
+    def piece_reader(self, form: OutputFormat, stops: Sequence[str]) -> Callable[[int], bytes]:
+        """Bytes of a token as the parser for `form` wants them: marks it reads in full, other marks silent."""
+        engine = self._engine
+        known: dict[int, bytes] = {}
+        marks = format_marks(form)
+
+        def read(token: int) -> bytes:
+            data = known.get(token)
+            if data is None:
+                data = engine.piece(token, special=False)
+                if not data:
+                    mark = engine.piece(token, special=True)
+                    text = mark.decode("utf-8", "replace")
+                    data = mark if text in stops or any(text in one for one in marks) else b""
+                known[token] = data
+            return data
+
+        return read
+
+
+def words_of(message: dict[str, Any]) -> str:
+    """All words of a message that cost tokens: its content, thoughts and tool calls."""
+    parts = [message.get("content"), message.get("reasoning_content")]
+    parts += [call.get("function", {}).get("arguments") for call in message.get("tool_calls") or ()]
+    return "\n".join(part if isinstance(part, str) else str(part) for part in parts if part)

@@ -1,0 +1,35 @@
+"""Why a worker process ended, as exit codes: read by the daemon, written by the worker."""
+
+from __future__ import annotations
+
+import signal
+
+CLOSED = 0
+#: What the interpreter's own watchdog uses when a chat template outlived its deadline.
+TEMPLATE_DEADLINE = 1
+OWNER_GONE = 3
+OWNER_SILENT = 4
+BAD_PROTOCOL = 5
+ENGINE_FAULT = 70
+
+_REASONS = {
+    CLOSED: "closed",
+    TEMPLATE_DEADLINE: "the chat template took too long and was ended with its process",
+    OWNER_GONE: "the owner is gone",
+    OWNER_SILENT: "no heartbeat from the owner",
+    BAD_PROTOCOL: "the pipe carried something that is no message",
+    ENGINE_FAULT: "the worker failed; see its log",
+}
+
+
+def describe_exit(code: int | None) -> str:
+    """One line for people. Negative codes are signals, as `subprocess` tells them."""
+    if code is None:
+        return "still running"
+    if code < 0:
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        return f"killed by {name}"
+    return _REASONS.get(code, f"ended with code {code}")

@@ -1,0 +1,396 @@
+"""The daemon's side of one engine worker: start it, give it work, and prove it gone.
+
+Runs on the asyncio loop of the main thread (a worker dies with the *thread* that started it). Every
+error is a class of `shared.errors`. A worker that dies is noticed at once: whatever waited on it fails
+with EngineFailed, and `exited` is set once the system has reaped the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import anyio
+
+from modeld.engine import exits
+from modeld.engine.messages import (
+    WORKER_PROTOCOL,
+    Account,
+    Cancel,
+    Close,
+    Count,
+    Counted,
+    Done,
+    Embed,
+    Emitted,
+    Failed,
+    Fill,
+    FromWorker,
+    Heartbeat,
+    Imported,
+    Load,
+    Loaded,
+    Progress,
+    Sample,
+    ToWorker,
+    TrimParked,
+    Turn,
+    Warm,
+    WorkerHello,
+)
+from modeld.engine.wire import BadFrame, frame, from_worker_reader
+from shared.errors import EngineFailed, ModeldError, ModelLoadFailed, TemplateFailed, from_wire
+from shared.protocol.api import Event
+from shared.settings import Settings
+
+#: From spawn to hello: interpreter and our own imports on a cold disk.
+HELLO_SECONDS = 30.0
+SAMPLE_SECONDS = 1.0
+#: After SIGKILL: how long until a process stuck in the kernel counts as not to be ended.
+REAP_SECONDS = 10.0
+_BEATS_PER_WATCHDOG = 3
+Job = Turn | Warm | Fill | Embed | TrimParked
+T = TypeVar("T")
+
+
+class WorkerHost:
+    """One worker process. Made by `start`; never reused after `exited`."""
+
+    def __init__(self, backend: str, settings: Settings) -> None:
+        self.backend = backend
+        self.exited = anyio.Event()
+        self.exit_reason = ""
+        self.pid = 0
+        self.start_token = ""
+        self._settings = settings
+        self._turn = 0
+        self._waiting: dict[int, _Waiting] = {}
+        self._samples: list[asyncio.Future[Account]] = []
+        loop = asyncio.get_running_loop()
+        self._hello: asyncio.Future[WorkerHello] = loop.create_future()
+        self._imported: asyncio.Future[Imported] = loop.create_future()
+        self._link = _Link(self._receive, self._gone)
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._heart: asyncio.TimerHandle | None = None
+        self._job: Any = None
+        self._rendering_template = False
+
+    @classmethod
+    async def start(
+        cls,
+        backend: str,
+        settings: Settings,
+        log: Path | None,
+        environ: Mapping[str, str] | None = None,
+    ) -> WorkerHost:
+        """Spawn a worker and see its hello. `log` gets whatever native libraries print; None drops it.
+
+        Raises ModelLoadFailed at stage `worker` when it does not come up.
+        """
+        host = cls(backend, settings)
+        try:
+            await host._spawn(log, environ)
+            hello = await asyncio.wait_for(asyncio.shield(host._hello), HELLO_SECONDS)
+        except TimeoutError as error:
+            await host.close(0)
+            raise ModelLoadFailed(model="", stage="worker", reason="no hello from the worker") from error
+        except EngineFailed as error:
+            raise ModelLoadFailed(model="", stage="worker", reason=error.data["reason"]) from error
+        except asyncio.CancelledError:
+            host.kill()
+            raise
+        if hello.protocol != WORKER_PROTOCOL:
+            await host.close(0)
+            raise ModelLoadFailed(model="", stage="worker", reason="another version is installed; restart modeld")
+        host.pid, host.start_token = hello.pid, hello.start_token
+        host._beat()
+        return host
+
+    async def _spawn(self, log: Path | None, environ: Mapping[str, str] | None) -> None:
+        loop = asyncio.get_running_loop()
+        stderr = os.open(os.devnull if log is None else log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        command = [sys.executable, "-P", "-m", "modeld.engine.worker", self.backend]
+        command += ["--watchdog", repr(self._settings.worker_watchdog), "--owner", str(os.getpid())]
+        try:
+            transport, _ = await loop.subprocess_exec(
+                lambda: self._link,
+                *command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=stderr,
+                env=None if environ is None else dict(environ),
+            )
+        except OSError as error:
+            raise ModelLoadFailed(model="", stage="worker", reason=f"cannot start: {error.strerror}") from error
+        finally:
+            os.close(stderr)
+        self._transport = transport
+        self.pid = transport.get_pid()
+        if sys.platform == "win32":
+            from modeld.engine.winjob import Job as JobObject
+
+            self._job = JobObject(self.pid)
+
+    # --- work ----------------------------------------------------------------------------------
+
+    def next_turn(self) -> int:
+        """A number for the next message; they rise."""
+        self._turn += 1
+        return self._turn
+
+    async def imported(self) -> Imported:
+        """The native library is in memory. Raises BackendUnavailable, EngineFailed."""
+        return await asyncio.shield(self._imported)
+
+    async def load(self, message: Load, on_progress: Callable[[float], None]) -> Loaded:
+        """Load the one model of this worker. Raises ModelLoadFailed (also when cancelled), BackendUnavailable."""
+        try:
+            return await self._ask(message, Loaded, on_progress=on_progress)
+        except EngineFailed as error:
+            stage = "template" if self._transport_code() == exits.TEMPLATE_DEADLINE else "weights"
+            raise ModelLoadFailed(model=message.identity.name, stage=stage, reason=error.data["reason"]) from error
+
+    async def run(self, message: Job, on_events: Callable[[list[Event]], None]) -> Done:
+        """One turn, warm-up, fill or embedding to its end, cancelled ones included.
+
+        `on_events` is called on the loop and must not block. A caller that is itself cancelled cancels
+        the turn; the worker stays busy until it has stopped. Raises the errors of `shared.errors`.
+        """
+        try:
+            return await self._ask(message, Done, on_events=on_events)
+        except EngineFailed as error:
+            if self._transport_code() == exits.TEMPLATE_DEADLINE:
+                raise TemplateFailed(message=error.data["reason"], index=None) from error
+            raise
+
+    async def count(self, message: Count) -> Counted:
+        """Tokens, beside whatever runs. Raises TemplateFailed, EngineFailed."""
+        return await self._ask(message, Counted)
+
+    def cancel(self, turn: int) -> None:
+        """Stop that turn and no other; its `run` or `load` then ends by itself."""
+        self._send(Cancel(turn=turn))
+
+    async def sample(self) -> Account | None:
+        """The worker's own account; None when it gave none in time (which proves nothing)."""
+        if self.exited.is_set():
+            return None
+        future: asyncio.Future[Account] = asyncio.get_running_loop().create_future()
+        self._samples.append(future)
+        self._send(Sample())
+        try:
+            return await asyncio.wait_for(future, SAMPLE_SECONDS)
+        except (TimeoutError, EngineFailed):
+            return None
+
+    @property
+    def unsettled(self) -> frozenset[int]:
+        """Turns that the worker has not answered yet."""
+        return frozenset(self._waiting)
+
+    async def _ask(
+        self,
+        message: Load | Job | Count,
+        answer: type[T],
+        *,
+        on_progress: Callable[[float], None] | None = None,
+        on_events: Callable[[list[Event]], None] | None = None,
+    ) -> T:
+        if self.exited.is_set():
+            raise EngineFailed(reason=self.exit_reason)
+        future: asyncio.Future[FromWorker] = asyncio.get_running_loop().create_future()
+        self._waiting[message.turn] = _Waiting(future, on_progress, on_events)
+        self._send(message)
+        try:
+            reply = await future
+        except asyncio.CancelledError:
+            self.cancel(message.turn)
+            raise
+        if not isinstance(reply, answer):
+            raise EngineFailed(reason=f"the worker answered {type(reply).__name__}")
+        return reply
+
+    # --- end -----------------------------------------------------------------------------------
+
+    def kill(self) -> None:
+        """End the process now; `exited` follows."""
+        if self._transport is not None and self._transport.get_returncode() is None:
+            try:
+                self._transport.kill()
+            except ProcessLookupError:
+                return  # reaped between the look and the kill
+
+    async def close(self, limit: float) -> None:
+        """End the process and see it gone: asked for `limit` seconds, then killed.
+
+        Raises EngineFailed when even that does not end it (a process stuck in a driver).
+        """
+        if self._transport is None:
+            return
+        if limit > 0 and not self.exited.is_set():
+            self._send(Close())
+            with anyio.move_on_after(limit):
+                await self.exited.wait()
+        self.kill()
+        with anyio.move_on_after(REAP_SECONDS, shield=True):
+            await self.exited.wait()
+        if not self.exited.is_set():
+            raise EngineFailed(reason=f"worker process {self.pid} cannot be ended")
+
+    # --- the pipe ------------------------------------------------------------------------------
+
+    def _send(self, message: ToWorker) -> None:
+        if not self.exited.is_set():
+            self._link.write(frame(message))
+
+    def _beat(self) -> None:
+        if self.exited.is_set():
+            return
+        self._send(Heartbeat())
+        pause = self._settings.worker_watchdog / _BEATS_PER_WATCHDOG
+        self._heart = asyncio.get_running_loop().call_later(pause, self._beat)
+
+    def _receive(self, message: FromWorker) -> None:
+        match message:
+            case Emitted():
+                waiting = self._waiting.get(message.turn)
+                if waiting is not None and waiting.on_events is not None and not waiting.future.done():
+                    waiting.on_events(message.events)
+            case Progress():
+                waiting = self._waiting.get(message.turn)
+                if waiting is not None and waiting.on_progress is not None and not waiting.future.done():
+                    waiting.on_progress(message.fraction)
+            case Account():
+                samples, self._samples = self._samples, []
+                for sample in samples:
+                    _settle(sample, message)
+            case WorkerHello():
+                _settle(self._hello, message)
+            case Imported():
+                _settle(self._imported, message)
+            case Failed() if message.turn == 0:
+                _fail(self._imported, from_wire(message.error))
+            case Failed():
+                error = from_wire(message.error)
+                error.__dict__["state_valid"] = message.state_valid
+                self._answered(message.turn, error)
+            case _:
+                self._answered(message.turn, message)
+
+    def _answered(self, turn: int, answer: FromWorker | ModeldError) -> None:
+        waiting = self._waiting.pop(turn, None)
+        if waiting is None:
+            return
+        if isinstance(answer, ModeldError):
+            _fail(waiting.future, answer)
+        else:
+            _settle(waiting.future, answer)
+
+    def _transport_code(self) -> int | None:
+        return None if self._transport is None else self._transport.get_returncode()
+
+    def _gone(self, problem: str | None) -> None:
+        """Called once, when the process is reaped and its output read to the end."""
+        self.exit_reason = problem or exits.describe_exit(self._transport_code())
+        if self._heart is not None:
+            self._heart.cancel()
+        if self._transport is not None:
+            self._transport.close()
+        if self._job is not None:
+            self._job.close()
+        self.exited.set()
+        error = EngineFailed(reason=self.exit_reason)
+        for waiting in self._waiting.values():
+            _fail(waiting.future, error)
+        self._waiting.clear()
+        for future in (self._hello, self._imported, *self._samples):
+            _fail(cast("asyncio.Future[Any]", future), error)
+
+
+class _Waiting:
+    """One message that the worker owes an answer to."""
+
+    __slots__ = ("future", "on_events", "on_progress")
+
+    def __init__(
+        self,
+        future: asyncio.Future[FromWorker],
+        on_progress: Callable[[float], None] | None,
+        on_events: Callable[[list[Event]], None] | None,
+    ) -> None:
+        self.future = future
+        self.on_progress = on_progress
+        self.on_events = on_events
+
+
+def _settle(future: asyncio.Future[Any], value: object) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+def _fail(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+        future.exception()  # nobody may be waiting: that is no fault of its own
+
+
+class _Link(asyncio.SubprocessProtocol):
+    """Bytes to messages, and the end of the process. Whoever reads gets what came before the end first."""
+
+    def __init__(self, receive: Callable[[FromWorker], None], gone: Callable[[str | None], None]) -> None:
+        self._receive = receive
+        self._gone = gone
+        self._reader = from_worker_reader()
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._problem: str | None = None
+        self._exited = self._read_out = self._told = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.SubprocessTransport", transport)
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes for the worker. A worker that reads no more is about to be seen dead."""
+        pipe = self._transport.get_pipe_transport(0) if self._transport is not None else None
+        if pipe is not None and not pipe.is_closing():
+            cast("asyncio.WriteTransport", pipe).write(data)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        try:
+            messages = self._reader.feed(data)
+        except BadFrame:
+            self._end("the worker wrote something that is no message")
+            return
+        for message in messages:
+            self._receive(message)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1:
+            self._read_out = True
+            self._end(None)  # a worker without its pipe is of no use
+            self._check()
+
+    def process_exited(self) -> None:
+        self._exited = True
+        asyncio.get_running_loop().call_later(0.2, self._finish)  # were the pipe held open by another process
+        self._check()
+
+    def _end(self, problem: str | None) -> None:
+        self._problem = self._problem or problem
+        if self._transport is not None and self._transport.get_returncode() is None:
+            try:
+                self._transport.kill()
+            except ProcessLookupError:
+                return  # gone already
+
+    def _check(self) -> None:
+        if self._exited and self._read_out:
+            self._finish()
+
+    def _finish(self) -> None:
+        if not self._told:
+            self._told = True
+            self._gone(self._problem)

@@ -1,0 +1,336 @@
+"""The llama.cpp engine: lanes in one unified KV memory, parking in host RAM, abort between graph nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+from modeld.engine.contract import (
+    Aborted,
+    AbortFlag,
+    Account,
+    Capabilities,
+    DecodeOptions,
+    LoadedModel,
+    LoadRequest,
+    PoolExhausted,
+    ProgressCallback,
+    Purpose,
+    SpecialTokens,
+)
+from modeld.engine.footprint import resident_bytes
+from modeld.engine.llama.embedding import Embedder
+from modeld.engine.llama.lanes import Lane
+from modeld.engine.llama.library import Library
+from modeld.engine.llama.memory import Memory
+from modeld.engine.llama.model import FILL_TOKENS, ContextPlan, LoadedContext
+from modeld.engine.llama.sampler import Batch, SamplerChain
+from modeld.engine.llama.vocabulary import Vocabulary
+from modeld.engine.llama.warm import WarmStore
+from shared.catalog.identity import AUTO, ResolvedIdentity
+from shared.errors import ContextOverflow, EngineFailed, ModelLoadFailed, UnsupportedFeature
+from shared.protocol.api import Sampling
+
+_NO_CELLS, _ABORTED = 1, 2  # llama_decode's answers
+T = TypeVar("T")
+_ADVICE = {
+    "temperature": ("general.sampling.temp", float),
+    "top_k": ("general.sampling.top_k", int),
+    "top_p": ("general.sampling.top_p", float),
+    "min_p": ("general.sampling.min_p", float),
+}
+
+
+class LlamaEngine:
+    """`modeld.engine.contract.Engine` on llama-cpp-python's low-level binding."""
+
+    def __init__(self, abort: AbortFlag) -> None:
+        self._abort = abort
+        self._library: Library | None = None
+        self._native: LoadedContext | None = None
+        self._vocabulary: Vocabulary | None = None
+        self._warm: WarmStore | None = None
+        self._embedder: Embedder | None = None
+        self._digest = ""
+        self._prompt: Sequence[int] = ()
+        self._lane: Lane | None = None
+        self._sampler: SamplerChain | None = None
+        self._proven = True
+
+    def prepare(self) -> str:
+        """Import the binding; the build's name."""
+        self._library = Library()
+        self._digest = self._library.digest()
+        return self._digest
+
+    # --- load ----------------------------------------------------------------------------------
+
+    def load(self, request: LoadRequest, progress: ProgressCallback) -> LoadedModel:
+        """As the contract says; stages weights, context, probe."""
+        if self._library is None:
+            raise EngineFailed(reason="the llama.cpp library is not loaded")
+        before = resident_bytes()
+        self._native = native = LoadedContext(self._library, request)
+        native.load_model(lambda fraction: progress(int(fraction * 1000), 1000), self._abort)
+        self._vocabulary = vocabulary = Vocabulary(self._library.api, native.model)
+        capabilities, plan = Capabilities(), None
+        if not request.vocabulary_only:
+            capabilities, plan = self._open(native, vocabulary, request)
+        return LoadedModel(
+            identity=self._identity(request, plan),
+            capabilities=capabilities,
+            measured_bytes=max(0, resident_bytes() - before),
+            template=self._template(request),
+            sampling=_advice(native),
+        )
+
+    def _open(
+        self, native: LoadedContext, vocabulary: Vocabulary, request: LoadRequest
+    ) -> tuple[Capabilities, ContextPlan]:
+        api, name = native.api, request.identity.name
+        special = vocabulary.special
+        fim = None not in (special.fim_prefix, special.fim_suffix, special.fim_middle)
+        decoder = bool(api.llama_model_has_decoder(native.model))
+        embedding_only = not decoder or _is_embedding_only(request)
+        plan = native.open_context(fill=fim and not embedding_only, abort=self._abort)
+        recurrent = bool(api.llama_model_is_recurrent(native.model) or api.llama_model_is_hybrid(native.model))
+        memory = Memory(api, native.context, window=api.llama_model_n_swa(native.model), recurrent=recurrent)
+        self._warm = WarmStore(memory, plan, request.parked_bytes)
+        self._batch = Batch(api, plan.batch)
+        self._embedder = Embedder(api, native, plan, self._abort, self._library_of().abort_callback)
+        if not embedding_only:
+            self._warm_up(api, native, vocabulary, name)
+        capabilities = Capabilities(
+            snapshot=True,
+            reuse_counts=True,
+            trim=memory.cuttable,
+            cancel_prefill="node",
+            cancel_decode="node",
+            cancel_load=True,
+            lanes=plan.lanes,
+            fim=plan.fill,
+            grammar=True,
+            embeddings=True,
+            embedding_only=embedding_only,
+        )
+        return capabilities, plan
+
+    def _warm_up(self, api: Any, native: LoadedContext, vocabulary: Vocabulary, name: str) -> None:
+        """Evaluate one token: touches every page of the weights and proves that the model computes."""
+        token = vocabulary.special.bos if vocabulary.special.bos is not None else 0
+        api.llama_set_warmup(native.context, True)
+        done = api.llama_decode(native.context, self._batch.fill([token], 0, 0, logits=True))
+        api.llama_set_warmup(native.context, False)
+        api.llama_memory_clear(api.llama_get_memory(native.context), True)
+        if done == _ABORTED:
+            raise Aborted
+        if done != 0:
+            reason = self._library_of().tap.take_reason(f"the first evaluation failed ({done})")
+            raise ModelLoadFailed(model=name, stage="probe", reason=reason)
+
+    def _identity(self, request: LoadRequest, plan: ContextPlan | None) -> ResolvedIdentity:
+        asked = request.identity
+        offload = bool(self._library_of().api.llama_supports_gpu_offload()) and asked.device != "CPU"
+        flash = self._library_of().tap.flash_attention
+        return ResolvedIdentity(
+            backend="llama",
+            name=asked.name,
+            digest=asked.digest,
+            path=asked.path,
+            runtime_digest=self._digest,
+            device="GPU" if offload else "CPU",
+            num_ctx=request.num_ctx,
+            num_batch=0 if plan is None else plan.batch,
+            gpu_layers=(-1 if asked.gpu_layers == AUTO else int(asked.gpu_layers)) if offload else 0,
+            tensor_split=() if asked.tensor_split == AUTO else tuple(asked.tensor_split),
+            flash_attention=bool(flash) if asked.flash_attention == AUTO else bool(asked.flash_attention),
+            kv_type="f16" if plan is None else plan.kv_type,
+            template_digest="",
+            bos_policy="",
+            reasoning_format="",
+            adapters=asked.adapters,
+        )
+
+    def _template(self, request: LoadRequest) -> str:
+        """The model's own template; what the catalog read goes before it (a template beside the file)."""
+        given = request.model.get("template")
+        if isinstance(given, str) and given:
+            return given
+        native = self._native_of()
+        text = native.api.llama_model_chat_template(native.model, None)
+        return text.decode("utf-8", "replace") if text else ""
+
+    # --- vocabulary ----------------------------------------------------------------------------
+
+    @property
+    def special(self) -> SpecialTokens:
+        """The vocabulary's marks."""
+        return self._vocabulary_of().special
+
+    def tokenize(self, text: str, *, special: bool) -> list[int]:
+        """As the contract says."""
+        return self._vocabulary_of().tokenize(text, special)
+
+    def piece(self, token: int, *, special: bool) -> bytes:
+        """As the contract says."""
+        return self._vocabulary_of().piece(token, special)
+
+    # --- turns ---------------------------------------------------------------------------------
+
+    def common_prefix(self, tokens: Sequence[int]) -> int:
+        """Warm tokens of this prompt, wherever they are."""
+        return self._warm_of().warmth(tokens)
+
+    def ensure_prefix(self, tokens: Sequence[int], purpose: Purpose = "turn", conversation: str | None = None) -> int:
+        """As the contract says. Raises ContextOverflow for a fill that is larger than its lane."""
+        warm = self._warm_of()
+        if purpose == "fill" and len(tokens) >= FILL_TOKENS:
+            raise ContextOverflow(context=FILL_TOKENS, resident=0, additional=len(tokens))
+        self._prompt = tokens
+        self._lane = lane = warm.take(tokens, conversation, fill=purpose == "fill")
+        return len(lane.state.tokens)
+
+    def prefill_suffix(self, options: DecodeOptions | None, progress: ProgressCallback) -> None:
+        """Batch by batch; a model that cannot be cut keeps a checkpoint before the last token."""
+        lane, warm, prompt = self._lane_of(), self._warm_of(), self._prompt
+        size, total = self._plan_of().batch, len(prompt)
+        held = lane.state.tokens
+        while len(held) < total:
+            start = len(held)
+            end = min(start + size, total)
+            if end == total and start < total - 1 and not warm.memory.cuttable:
+                end = total - 1
+            self._evaluate(lane, prompt[start:end], logits=end == total)
+            if end == total - 1:
+                warm.memory.checkpoint(lane)
+            progress(end, total)
+
+    def _evaluate(self, lane: Lane, tokens: Sequence[int], *, logits: bool) -> None:
+        api, held = self._native_of().api, lane.state.tokens
+        batch = self._batch.fill(tokens, len(held), lane.sequence, logits=logits)
+        while True:
+            if self._abort:
+                raise Aborted
+            done = api.llama_decode(self._native_of().context, batch)
+            if done == 0:
+                held.extend(tokens)
+                return
+            self._refused(done, lane, tokens)
+
+    def _refused(self, done: int, lane: Lane, tokens: Sequence[int]) -> None:
+        """Make room and return for another try, or raise with the lane's books in order."""
+        if done == _NO_CELLS and self._warm_of().make_room(lane):
+            return
+        if done == _ABORTED:
+            lane.state.tokens.extend(tokens)  # settled to what the memory holds
+            self._proven = self._warm_of().memory.settle(lane)
+            raise Aborted
+        self._proven = False
+        if done == _NO_CELLS:
+            raise PoolExhausted
+        raise EngineFailed(reason=self._library_of().tap.take_reason(f"llama_decode answered {done}"))
+
+    def decode(self, options: DecodeOptions) -> Iterator[int]:
+        """Sample, hand the token out, then evaluate it: the reader has it before the next step begins."""
+        lane, native = self._lane_of(), self._native_of()
+        api, context, held, abort = native.api, native.context, lane.state.tokens, self._abort
+        self._sampler = sampler = SamplerChain(api, self._vocabulary_of(), options, self._prompt)
+        sample, evaluate, chain = api.llama_sampler_sample, api.llama_decode, sampler.pointer
+        end, one = self.special.end, self._batch.one
+        self._batch.fill([0], 0, lane.sequence, logits=True)
+        for left in range(options.max_tokens - 1, -1, -1):
+            token = sample(chain, context, -1)
+            yield token
+            if token in end or left == 0:
+                return
+            if abort:
+                raise Aborted
+            while done := evaluate(context, one(token, len(held))):
+                self._refused(done, lane, (token,))
+            held.append(token)
+
+    def end_turn(self) -> None:
+        """Free the sampler; note how far back the lane can be cut now."""
+        if self._sampler is not None:
+            self._sampler.close()
+            self._sampler = None
+        if self._lane is not None:
+            self._warm_of().memory.note_floor(self._lane)
+            self._lane = None
+
+    def valid(self) -> bool:
+        """False after an evaluation whose effect on the memory could not be proven."""
+        return self._proven
+
+    def embed(self, texts: Sequence[Sequence[int]]) -> list[list[float]]:
+        """As the contract says, in a context of their own."""
+        if self._embedder is None:
+            raise UnsupportedFeature(feature="embeddings")
+        return self._embedder.embed(texts)
+
+    def trim_parked(self, limit: int) -> int:
+        """As the contract says."""
+        return self._warm_of().trim(limit)
+
+    def measure(self) -> Account:
+        """As the contract says."""
+        warm = self._warm
+        if warm is None:
+            return Account(rss_bytes=resident_bytes())
+        return Account(
+            rss_bytes=resident_bytes(), parked_bytes=warm.parked_bytes, parked=warm.parked, lanes_used=warm.lanes_used
+        )
+
+    def close(self) -> None:
+        """As the contract says."""
+        self.end_turn()
+        self._warm = None
+        if self._embedder is not None:
+            self._embedder.close()
+            self._embedder = None
+        if self._native is not None:
+            self._native.close()
+            self._native = None
+
+    # --- what must be there by now -------------------------------------------------------------
+
+    def _library_of(self) -> Library:
+        return _there(self._library)
+
+    def _native_of(self) -> LoadedContext:
+        return _there(self._native)
+
+    def _vocabulary_of(self) -> Vocabulary:
+        return _there(self._vocabulary)
+
+    def _warm_of(self) -> WarmStore:
+        return _there(self._warm)
+
+    def _lane_of(self) -> Lane:
+        return _there(self._lane)
+
+    def _plan_of(self) -> ContextPlan:
+        return _there(self._native_of().plan)
+
+
+def _there(value: T | None) -> T:
+    if value is None:
+        raise EngineFailed(reason="no model is loaded")
+    return value
+
+
+def _is_embedding_only(request: LoadRequest) -> bool:
+    return bool(request.model.get("embedding_only"))
+
+
+def _advice(native: LoadedContext) -> Sampling:
+    """What the file's makers recorded as their sampling."""
+    values: dict[str, Any] = {}
+    for name, (key, kind) in _ADVICE.items():
+        text = native.metadata(key)
+        if text:
+            try:
+                values[name] = kind(float(text))
+            except ValueError:
+                continue  # an advice nobody can read is none
+    return Sampling(**values)

@@ -1,0 +1,157 @@
+"""A loaded model and its context: parameters in, native pointers out. Frees what it made."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from modeld.engine.contract import Aborted, AbortFlag, LoadRequest
+from modeld.engine.cores import engine_threads
+from modeld.engine.llama.library import Library, set_fields
+from modeld.engine.llama.memory import watch_abort
+from shared.catalog.identity import AUTO, RequestedIdentity
+from shared.errors import ModelLoadFailed
+
+#: Conversations in the KV memory at once, the one of fill-in-the-middle not counted. Idle ones beyond
+#: a few tokens are parked anyway: what others hold is read by every decode step of a unified memory.
+LANES = 3
+#: Cells of the KV memory for fill-in-the-middle, beside a conversation's own.
+FILL_TOKENS = 1024
+BATCH_TOKENS = 512
+_KV_TYPES = {"f32": 0, "f16": 1, "bf16": 30, "q8_0": 8, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7}
+_FLASH = {AUTO: -1, False: 0, True: 1}
+
+
+class ContextPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Every number of a context, resolved. Tokens."""
+
+    num_ctx: int
+    pool: int
+    lanes: int
+    batch: int
+    threads: int
+    kv_type: str
+    fill: bool
+
+
+class LoadedContext:
+    """Native model, context and adapters. `close` is safe twice."""
+
+    def __init__(self, library: Library, request: LoadRequest) -> None:
+        self.api: Any = library.api
+        self._library = library
+        self._request = request
+        self._adapters: list[Any] = []
+        self.model: Any = None
+        self.context: Any = None
+        self.plan: ContextPlan | None = None
+
+    def load_model(self, progress: Callable[[float], None], abort: AbortFlag) -> None:
+        """Weights (or the vocabulary alone). Raises ModelLoadFailed, Aborted."""
+        api, identity = self.api, self._request.identity
+        params = api.llama_model_default_params()
+
+        def told(fraction: float, _: object) -> bool:
+            progress(fraction)
+            return not abort
+
+        callback = api.llama_progress_callback(told)
+        set_fields(params, progress_callback=callback, vocab_only=self._request.vocabulary_only)
+        layers = self._gpu_layers(identity)
+        if layers is not None:
+            set_fields(params, n_gpu_layers=layers)
+        if identity.tensor_split != AUTO and identity.tensor_split:
+            split = (ctypes.c_float * api.llama_max_devices())(*identity.tensor_split)
+            set_fields(params, tensor_split=split)
+        self.model = api.llama_model_load_from_file(os.fsencode(identity.path), params)
+        if abort:
+            raise Aborted
+        if not self.model:
+            raise self._failed("weights", "llama.cpp cannot read this file")
+
+    def _gpu_layers(self, identity: RequestedIdentity) -> int | None:
+        if identity.device == "CPU" or not self.api.llama_supports_gpu_offload():
+            return 0
+        return None if identity.gpu_layers == AUTO else int(identity.gpu_layers)
+
+    def open_context(self, *, fill: bool, abort: AbortFlag) -> ContextPlan:
+        """KV memory and compute buffers. Raises ModelLoadFailed at stage `context`."""
+        api, identity = self.api, self._request.identity
+        plan = self._planned(fill)
+        if plan.kv_type not in _KV_TYPES:
+            raise self._failed("context", f"kv_type {plan.kv_type} is not one of {', '.join(_KV_TYPES)}")
+        params = api.llama_context_default_params()
+        set_fields(
+            params,
+            n_ctx=plan.pool,
+            n_batch=plan.batch,
+            n_ubatch=min(plan.batch, BATCH_TOKENS),
+            n_seq_max=plan.lanes + plan.fill,
+            n_outputs_max=plan.lanes + plan.fill,  # one token a lane: else a large vocabulary costs half a gigabyte
+            n_threads=plan.threads,
+            n_threads_batch=plan.threads,
+            kv_unified=True,
+            swa_full=False,
+            flash_attn_type=_FLASH[identity.flash_attention],
+            type_k=_KV_TYPES[plan.kv_type],
+            type_v=_KV_TYPES[plan.kv_type],
+            no_perf=True,
+        )
+        self.context = api.llama_init_from_model(self.model, params)
+        if not self.context:
+            raise self._failed("context", "llama.cpp cannot make a context of this size")
+        watch_abort(api, self.context, self._library.abort_callback, abort)
+        self._apply_adapters(identity.adapters)
+        self.plan = plan
+        return plan
+
+    def _planned(self, fill: bool) -> ContextPlan:
+        identity, num_ctx = self._request.identity, self._request.num_ctx
+        batch = BATCH_TOKENS if identity.num_batch == AUTO else int(identity.num_batch)
+        return ContextPlan(
+            num_ctx=num_ctx,
+            pool=num_ctx + (FILL_TOKENS if fill else 0),
+            lanes=LANES,
+            batch=max(1, min(batch, num_ctx)),
+            threads=engine_threads(self._request.threads),
+            kv_type="f16" if identity.kv_type == AUTO else identity.kv_type,
+            fill=fill,
+        )
+
+    def _apply_adapters(self, paths: tuple[str, ...]) -> None:
+        api = self.api
+        for path in paths:
+            adapter = api.llama_adapter_lora_init(self.model, os.fsencode(path))
+            if not adapter:
+                raise self._failed("weights", f"adapter {os.path.basename(path)} does not fit this model")
+            self._adapters.append(adapter)
+        if self._adapters:
+            count = len(self._adapters)
+            pointers = (ctypes.c_void_p * count)(*self._adapters)
+            scales = (ctypes.c_float * count)(*([1.0] * count))
+            if api.llama_set_adapters_lora(self.context, pointers, count, scales) != 0:
+                raise self._failed("weights", "the adapters cannot be applied")
+
+    def metadata(self, key: str) -> str | None:
+        """One value of the file's metadata as text."""
+        buffer = ctypes.create_string_buffer(64)
+        size = self.api.llama_model_meta_val_str(self.model, key.encode(), buffer, len(buffer))
+        return None if size < 0 else buffer.value.decode("utf-8", "replace")
+
+    def _failed(self, stage: str, fallback: str) -> ModelLoadFailed:
+        reason = self._library.tap.take_reason(fallback)
+        return ModelLoadFailed(model=self._request.identity.name, stage=stage, reason=reason)
+
+    def close(self) -> None:
+        """Free context, adapters and model, in that order."""
+        if self.context:
+            self.api.llama_free(self.context)
+            self.context = None
+        self._adapters.clear()  # freed with the model
+        if self.model:
+            self.api.llama_model_free(self.model)
+            self.model = None

@@ -1,0 +1,97 @@
+"""The engine of a modeld that has none: it answers status, and every load fails with what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NoReturn
+
+from modeld.engine.backends import unavailable
+from modeld.engine.contract import (
+    AbortFlag,
+    Account,
+    DecodeOptions,
+    LoadedModel,
+    LoadRequest,
+    ProgressCallback,
+    Purpose,
+    SpecialTokens,
+)
+
+
+class NoEngine:
+    """`modeld.engine.contract.Engine` without an engine."""
+
+    def __init__(self, abort: AbortFlag) -> None:
+        del abort
+
+    def prepare(self) -> str:
+        """There is nothing to import."""
+        return "none"
+
+    def load(self, request: LoadRequest, progress: ProgressCallback) -> LoadedModel:
+        """Always raises BackendUnavailable."""
+        del request, progress
+        self._refuse()
+
+    @property
+    def special(self) -> SpecialTokens:
+        """Raises BackendUnavailable, like everything that needs a model."""
+        self._refuse()
+
+    def tokenize(self, text: str, *, special: bool) -> list[int]:
+        """Raises BackendUnavailable."""
+        del text, special
+        self._refuse()
+
+    def piece(self, token: int, *, special: bool) -> bytes:
+        """Raises BackendUnavailable."""
+        del token, special
+        self._refuse()
+
+    def common_prefix(self, tokens: Sequence[int]) -> int:
+        """Nothing is ever warm."""
+        del tokens
+        return 0
+
+    def ensure_prefix(self, tokens: Sequence[int], purpose: Purpose = "turn", conversation: str | None = None) -> int:
+        """Raises BackendUnavailable."""
+        del tokens, purpose, conversation
+        self._refuse()
+
+    def prefill_suffix(self, options: DecodeOptions | None, progress: ProgressCallback) -> None:
+        """Raises BackendUnavailable."""
+        del options, progress
+        self._refuse()
+
+    def decode(self, options: DecodeOptions) -> Iterator[int]:
+        """Raises BackendUnavailable."""
+        del options
+        self._refuse()
+
+    def end_turn(self) -> None:
+        """Nothing to end."""
+
+    def valid(self) -> bool:
+        """Nothing can be wrong."""
+        return True
+
+    def embed(self, texts: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Raises BackendUnavailable."""
+        del texts
+        self._refuse()
+
+    def trim_parked(self, limit: int) -> int:
+        """Nothing is parked."""
+        del limit
+        return 0
+
+    def measure(self) -> Account:
+        """Nothing is held."""
+        return Account()
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+    @staticmethod
+    def _refuse() -> NoReturn:
+        raise unavailable("none", "this modeld runs without an engine")

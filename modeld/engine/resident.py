@@ -1,0 +1,130 @@
+"""The one model of a worker: its load, and every job that it serves afterwards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from modeld.engine.chat import Chat, words_of
+from modeld.engine.contract import Aborted, Engine, LoadedModel, LoadRequest
+from modeld.engine.gate import Activity
+from modeld.engine.guard import RenderGuard
+from modeld.engine.messages import (
+    Count,
+    Counted,
+    Done,
+    Embed,
+    Emitted,
+    Fill,
+    FromWorker,
+    Load,
+    Loaded,
+    Progress,
+    TrimParked,
+    Turn,
+    Warm,
+)
+from modeld.engine.sampling import describe_capabilities
+from modeld.engine.turn import TurnRunner
+from shared.errors import EngineFailed, ModelLoadFailed, UnsupportedFeature
+from shared.protocol.api import Event, Usage
+
+_PROGRESS_STEP = 0.01
+Emit = Callable[[FromWorker], None]
+
+
+class Resident:
+    """Runs on the engine thread, `count` apart."""
+
+    def __init__(self, engine: Engine, job: Load, activity: Activity) -> None:
+        self._engine = engine
+        self._job = job
+        self._activity = activity
+        self._chat: Chat | None = None
+        self._runner: TurnRunner | None = None
+        self._told = -1.0
+
+    def load(self, emit: Emit) -> Loaded:
+        """Raises ModelLoadFailed with its stage; a cancel is one whose reason is `cancelled`."""
+        job, began = self._job, time.perf_counter()
+        request = LoadRequest(
+            identity=job.identity,
+            model=job.model,
+            num_ctx=job.num_ctx,
+            threads=job.threads,
+            parked_bytes=job.parked_bytes,
+            vocabulary_only=job.vocabulary_only,
+        )
+
+        def progress(done: int, of: int) -> None:
+            self._activity.seen = time.monotonic()
+            fraction = done / of if of else 1.0
+            if fraction - self._told >= _PROGRESS_STEP:
+                self._told = fraction
+                emit(Progress(turn=job.turn, fraction=fraction))
+
+        try:
+            loaded = self._engine.load(request, progress)
+        except Aborted as error:
+            self._engine.close()
+            raise ModelLoadFailed(model=job.identity.name, stage="weights", reason="cancelled") from error
+        return self._ready(loaded, began)
+
+    def _ready(self, loaded: LoadedModel, began: float) -> Loaded:
+        job = self._job
+        chat, warnings = Chat.for_model(self._engine, loaded, job.identity.name, RenderGuard(job.template_deadline))
+        identity = chat.identify(loaded.identity, job.identity)
+        self._runner = TurnRunner(self._engine, chat, loaded, self._activity)
+        self._chat = chat
+        return Loaded(
+            turn=job.turn,
+            identity=identity,
+            capabilities=describe_capabilities(loaded.capabilities),
+            measured_bytes=loaded.measured_bytes,
+            seconds=time.perf_counter() - began,
+            warnings=[*loaded.warnings, *warnings],
+        )
+
+    def serve(self, job: Turn | Warm | Fill | Embed | TrimParked, emit: Emit) -> FromWorker:
+        """One job to its final message. Raises the errors of `shared.errors`."""
+        if isinstance(job, TrimParked):
+            self._engine.trim_parked(job.limit)
+            return Done(turn=job.turn, finish_reason="stop", usage=Usage())
+        if self._runner is None or self._chat is None or self._job.vocabulary_only:
+            raise EngineFailed(reason="no model is loaded")
+
+        def send(events: list[Event]) -> None:
+            emit(Emitted(turn=job.turn, events=events))
+
+        if isinstance(job, Turn):
+            return self._runner.turn(job, send)
+        if isinstance(job, Warm):
+            return self._runner.warm(job, send)
+        if isinstance(job, Fill):
+            return self._runner.fill(job, send)
+        return self._embed(self._chat, job)
+
+    def _embed(self, chat: Chat, job: Embed) -> Done:
+        self._activity.enter("embedding", job.turn)
+        lists = [chat.with_bos(self._engine.tokenize(text, special=False)) for text in job.texts]
+        usage = Usage(prefilled=sum(map(len, lists)))
+        try:
+            vectors = self._engine.embed(lists)
+        except Aborted:
+            return Done(turn=job.turn, finish_reason="cancelled", usage=Usage(), state_valid=self._engine.valid())
+        return Done(turn=job.turn, finish_reason="stop", usage=usage, vectors=vectors)
+
+    def count(self, job: Count) -> Counted:
+        """Tokens under the model's own template; safe beside a decode. Raises TemplateFailed."""
+        chat = self._chat
+        if chat is None:
+            raise EngineFailed(reason="no model is loaded")
+        if job.text is not None:
+            each = chat.count(job.text)
+            return Counted(turn=job.turn, each=each, total=sum(each))
+        messages: list[dict[str, Any]] = job.messages or []
+        if not messages:
+            raise UnsupportedFeature(feature="counting nothing")
+        each = chat.count([words_of(message) for message in messages])
+        return Counted(turn=job.turn, each=each, total=len(chat.prompt(messages, job.tools, None).tokens))

@@ -1,0 +1,62 @@
+"""From what a caller asked to what the engine is told: every default in one place. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from modeld.engine.contract import Capabilities, DecodeOptions
+from shared.errors import UnsupportedFeature
+from shared.protocol.api import Sampling
+
+#: Where neither the turn nor the model's makers say anything: llama.cpp's own defaults.
+DEFAULTS = Sampling(temperature=0.8, top_k=40, top_p=0.95, min_p=0.05, repeat_penalty=1.0)
+
+
+def decode_options(asked: Sampling, advised: Sampling, capabilities: Capabilities, budget: int) -> DecodeOptions:
+    """`asked` goes before `advised` (the model's makers), that before the defaults.
+
+    `budget`: tokens that the window still holds. Raises UnsupportedFeature for what cannot be done.
+    """
+    _refuse_unsupported(asked, capabilities)
+    merged = {name: _first(name, asked, advised, DEFAULTS) for name in _FIELDS}
+    values: dict[str, Any] = {name: value for name, value in merged.items() if value is not None}
+    limit = budget if asked.max_tokens is None else min(asked.max_tokens, budget)
+    schema = None if asked.json_schema is None else json.dumps(asked.json_schema)
+    bias = tuple(sorted((_token(key), value) for key, value in asked.logit_bias.items()))
+    return DecodeOptions(max_tokens=limit, logit_bias=bias, json_schema=schema, seed=asked.seed, **values)
+
+
+_FIELDS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty")
+
+
+def _first(name: str, *layers: Sampling) -> float | int | None:
+    for layer in layers:
+        value: float | int | None = getattr(layer, name)
+        if value is not None:
+            return value
+    return None
+
+
+def _token(key: str) -> int:
+    try:
+        return int(key)
+    except ValueError as error:
+        raise UnsupportedFeature(feature=f"logit_bias key {key!r} (token ids only)") from error
+
+
+def _refuse_unsupported(asked: Sampling, capabilities: Capabilities) -> None:
+    if asked.json_schema is not None and not capabilities.grammar:
+        raise UnsupportedFeature(feature="json_schema")
+    if asked.tool_choice not in (None, "auto", "none"):
+        raise UnsupportedFeature(feature=f"tool_choice {asked.tool_choice!r}")
+    if asked.max_tokens is not None and asked.max_tokens < 1:
+        raise UnsupportedFeature(feature="max_tokens below 1")
+
+
+def describe_capabilities(capabilities: Capabilities) -> dict[str, object]:
+    """As plain values, for status and describe."""
+    plain: dict[str, object] = msgspec.to_builtins(capabilities)
+    return plain

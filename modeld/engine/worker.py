@@ -1,0 +1,248 @@
+"""The engine process: `python -P -m modeld.engine.worker <backend> --watchdog SECONDS --owner PID`.
+
+Standard input and output are the daemon's pipes, standard error is the log. The pipes are moved to
+private descriptors before anything else, so that a library that prints reaches the log and nothing
+else. The process ends by itself when the pipe closes, when its owner dies, and when the owner has not
+been heard for the watchdog's time.
+
+Threads: this one runs the engine, a reader (never waits for work), a writer, a side thread that counts
+tokens beside a decode, and the watchdog. The native library is imported after the hello.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from modeld.engine import exits
+from modeld.engine.backends import make_engine
+from modeld.engine.contract import AbortFlag, Engine
+from modeld.engine.gate import Activity, TurnGate
+from modeld.engine.messages import (
+    WORKER_PROTOCOL,
+    Account,
+    Cancel,
+    Close,
+    Count,
+    Embed,
+    Failed,
+    Fill,
+    FromWorker,
+    Heartbeat,
+    Imported,
+    Load,
+    Sample,
+    ToWorker,
+    TrimParked,
+    Turn,
+    Warm,
+    WorkerHello,
+)
+from modeld.engine.resident import Resident
+from modeld.engine.watchdog import Watchdog, end_with_owner
+from modeld.engine.wire import BadFrame, frame, to_worker_reader
+from shared.errors import EngineFailed, ModeldError
+from shared.lease.identity import start_token
+from shared.version import __version__
+
+_READ_SIZE = 1 << 16
+Job = Load | Turn | Warm | Fill | Embed | TrimParked
+
+
+class Worker:
+    """One process, one engine, at most one model."""
+
+    def __init__(self, backend: str, source: int, sink: int, watchdog: Watchdog) -> None:
+        self._source = source
+        self._sink = sink
+        self._watchdog = watchdog
+        self._abort = AbortFlag()
+        self._gate = TurnGate(self._abort)
+        self._activity = Activity()
+        self._backend = backend
+        self._engine: Engine | None = None
+        self._resident: Resident | None = None
+        self._jobs: SimpleQueue[Job] = SimpleQueue()
+        self._counts: SimpleQueue[Count] = SimpleQueue()
+        self._outbox: SimpleQueue[bytes] = SimpleQueue()
+
+    def run(self) -> None:
+        """Serve until the process ends; never returns."""
+        self._start(self._write_all)
+        self._send(
+            WorkerHello(
+                protocol=WORKER_PROTOCOL,
+                version=__version__,
+                pid=os.getpid(),
+                start_token=start_token(os.getpid()) or "",
+            )
+        )
+        self._start(self._read_all)
+        self._start(self._watchdog.run)
+        self._start(self._count_all)
+        engine = self._import()
+        while True:
+            self._serve(engine, self._jobs.get())
+
+    @staticmethod
+    def _start(target: Callable[[], None]) -> None:
+        threading.Thread(target=target, name=target.__name__, daemon=True).start()
+
+    def _send(self, message: FromWorker) -> None:
+        self._outbox.put(frame(message))
+
+    # --- the engine thread ---------------------------------------------------------------------
+
+    def _import(self) -> Engine:
+        """A failure is told as the answer to the load that follows, and at once as `Failed` of turn 0."""
+        began = time.perf_counter()
+        self._activity.enter("import", None)
+        engine = make_engine(self._backend, self._abort)
+        try:
+            digest = engine.prepare()
+        except ModeldError as error:
+            self._send(Failed(turn=0, error=error.to_wire(), state_valid=False))
+        else:
+            self._send(Imported(runtime_digest=digest, seconds=time.perf_counter() - began))
+        self._engine = engine
+        self._activity.enter("idle", None)
+        return engine
+
+    def _serve(self, engine: Engine, job: Job) -> None:
+        self._gate.start(job.turn)
+        try:
+            answer = self._answer(engine, job)
+        except ModeldError as error:
+            answer = Failed(turn=job.turn, error=error.to_wire(), state_valid=engine.valid())
+        except Exception as error:  # the process's own border: told, logged, slot closed
+            _log_fault(error)
+            failed = EngineFailed(reason=type(error).__name__)
+            answer = Failed(turn=job.turn, error=failed.to_wire(), state_valid=False)
+        finally:
+            self._gate.end()
+            self._activity.enter("idle", None)
+        self._send(answer)
+
+    def _answer(self, engine: Engine, job: Job) -> FromWorker:
+        if isinstance(job, Load):
+            self._activity.enter("loading", job.turn)
+            self._resident = Resident(engine, job, self._activity)
+            return self._resident.load(self._send)
+        if self._resident is None:
+            raise EngineFailed(reason="nothing is loaded")
+        return self._resident.serve(job, self._send)
+
+    # --- the side threads ----------------------------------------------------------------------
+
+    def _read_all(self) -> None:
+        reader = to_worker_reader()
+        while True:
+            data = os.read(self._source, _READ_SIZE)
+            if not data:
+                _leave(exits.OWNER_GONE)
+            try:
+                messages = reader.feed(data)
+            except BadFrame:
+                _leave(exits.BAD_PROTOCOL)
+            for message in messages:
+                self._watchdog.heard()
+                self._receive(message)
+
+    def _receive(self, message: ToWorker) -> None:
+        match message:
+            case Heartbeat():
+                return
+            case Cancel():
+                self._gate.cancel(message.turn)
+            case Sample():
+                self._send(self._account())
+            case Count():
+                self._counts.put(message)
+            case Close():
+                _leave(exits.CLOSED)
+            case _:
+                self._jobs.put(message)
+
+    def _account(self) -> Account:
+        activity, engine = self._activity, self._engine
+        account = Account(running=activity.running, stage=activity.stage, quiet_s=activity.quiet())
+        if engine is not None:
+            held = engine.measure()
+            account.rss_bytes, account.parked_bytes = held.rss_bytes, held.parked_bytes
+            account.parked, account.lanes_used = held.parked, held.lanes_used
+        return account
+
+    def _count_all(self) -> None:
+        while True:
+            job = self._counts.get()
+            resident = self._resident
+            try:
+                if resident is None:
+                    raise EngineFailed(reason="nothing is loaded")
+                self._send(resident.count(job))
+            except ModeldError as error:
+                self._send(Failed(turn=job.turn, error=error.to_wire()))
+            except Exception as error:  # as in _serve; a count touches no state
+                _log_fault(error)
+                self._send(Failed(turn=job.turn, error=EngineFailed(reason=type(error).__name__).to_wire()))
+
+    def _write_all(self) -> None:
+        while True:
+            parts = [self._outbox.get()]
+            while not self._outbox.empty():
+                parts.append(self._outbox.get_nowait())
+            view = memoryview(b"".join(parts))
+            while view:
+                try:
+                    view = view[os.write(self._sink, view) :]
+                except OSError:
+                    _leave(exits.OWNER_GONE)
+
+
+def _log_fault(error: BaseException) -> None:
+    """Where it happened, never what it was about: a message may hold a prompt."""
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    sys.stderr.write(f"{type(error).__name__}\n{frames}")
+    sys.stderr.flush()
+
+
+def _leave(code: int) -> None:
+    """End at once: the system frees everything, and no native destructor can hang."""
+    os._exit(code)
+
+
+def take_pipes() -> tuple[int, int]:
+    """Private copies of descriptors 0 and 1; after this 0 is empty and 1 is the log."""
+    source, sink = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    if sys.platform == "win32":
+        import msvcrt
+
+        for descriptor in (source, sink):
+            msvcrt.setmode(descriptor, os.O_BINARY)
+    return source, sink
+
+
+def main(arguments: list[str]) -> None:
+    """Entry of the process; `arguments` as in the module's first line."""
+    source, sink = take_pipes()
+    options = dict(zip(arguments[1::2], arguments[2::2], strict=True))
+    owner = int(options["--owner"])
+    end_with_owner(owner)
+    Worker(arguments[0], source, sink, Watchdog(float(options["--watchdog"]), owner)).run()
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except Exception as fault:  # code 1 is taken by the render deadline
+        _log_fault(fault)
+        os._exit(exits.ENGINE_FAULT)
