@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 from prepare import setup
 from steps import PYTHON, StepFailed, fail, shown
@@ -18,7 +19,16 @@ def main(arguments: list[str]) -> int:
         setup(("dev",))
     except StepFailed as error:
         return fail(error)
-    command = [PYTHON, "-m", "pytest", "-q", "-m", "hypothesis", "--hypothesis-profile=fuzz", "--timeout=3600"]
+    command: list[str | Path] = [
+        PYTHON,
+        "-m",
+        "pytest",
+        "-q",
+        "-m",
+        "hypothesis",
+        "--hypothesis-profile=fuzz",
+        "--timeout=3600",
+    ]
     return shown([*command, *(arguments or ["tests/unit"])], environ=dict(os.environ))
 
 

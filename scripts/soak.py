@@ -5,12 +5,12 @@ Standard library only. Arguments are handed to pytest.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 import platform
 import sys
 import time
-from xml.etree import ElementTree  # our own pytest writes it
+from xml.etree import ElementTree as ET
 
 from prepare import setup
 from steps import BIN, PYTHON, ROOT, StepFailed, fail, say, shown
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
     environ["PATH"] = f"{BIN}{os.pathsep}{environ.get('PATH', os.defpath)}"
     selection = arguments or ["tests/integration", "tests/e2e"]
     code = shown([PYTHON, "-m", "pytest", "-q", "--timeout=3600", f"--junit-xml={REPORT}", *selection], environ=environ)
-    target = ROOT / "docs" / "soak" / f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}.md"
+    target = ROOT / "docs" / "soak" / f"{dt.datetime.now(dt.UTC):%Y-%m-%d}.md"
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(_page(time.monotonic() - started, code), encoding="utf-8")
     say(f"written: {target.relative_to(ROOT)}")
@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _page(seconds: float, code: int) -> str:
-    suites = ElementTree.parse(REPORT).getroot().iter("testsuite")
+    suites = ET.parse(REPORT).getroot().iter("testsuite")
     counts = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
     lines = []
     for suite in suites:
@@ -50,11 +50,11 @@ def _page(seconds: float, code: int) -> str:
             verdict = "skipped" if case.find("skipped") is not None else verdict
             lines.append(f"| {case.get('classname')} | {case.get('name')} | {case.get('time')} | {verdict} |")
     summary = ", ".join(f"{value} {key}" for key, value in counts.items())
+    machine = f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
     head = [
-        f"# Soak of {datetime.datetime.now(datetime.UTC):%Y-%m-%d}",
+        f"# Soak of {dt.datetime.now(dt.UTC):%Y-%m-%d}",
         "",
-        f"Full counts, lease ttl 1 s; {os.cpu_count()} cores, {platform.system()} {platform.machine()}, "
-        f"Python {platform.python_version()}; {seconds:.0f} s; {'passed' if code == 0 else 'FAILED'}: {summary}.",
+        f"Full counts, lease ttl 1 s; {machine}; {seconds:.0f} s; {'passed' if code == 0 else 'FAILED'}: {summary}.",
         "",
         "| module | test | seconds | verdict |",
         "| --- | --- | --- | --- |",

@@ -76,6 +76,23 @@ class Wire:
                 result: JsonObject = message["result"]
                 return result
 
+    def next_event(self, number: int) -> JsonObject:
+        """The next event of a running request; its own end is an error here."""
+        while True:
+            line = self._lines.readline()
+            if not line:
+                raise ConnectionError("modeld closed the connection")
+            message = json.loads(line)
+            if message.get("id") == number and "method" not in message:
+                raise AssertionError(f"ended before: {message}")
+            if message.get("method") == "session/event" and message["params"]["request"] == number:
+                event: JsonObject = message["params"]["event"]
+                return event
+
+    def notify(self, method: str, params: JsonObject) -> None:
+        body = json.dumps({"jsonrpc": "2.0", "method": method, "params": {**params, "fence": self.fence}})
+        self._socket.sendall(body.encode() + b"\n")
+
     def request(
         self, method: str, params: JsonObject | None = None, on_event: Callable[[JsonObject], None] | None = None
     ) -> JsonObject:

@@ -1,0 +1,88 @@
+"""The same engine in one process, without daemon, worker or bridge: `python -m bench.direct BACKEND FOLDER NAME`.
+
+Reads one JSON command a line, answers one JSON object a line: `{"do": "turn", "prompt": P, "tokens": N}` evaluates P
+tokens (warm as far as they are) and decodes N greedily; `{"do": "cold", "prompt": P}` prefills P tokens never seen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+def main() -> int:
+    """Serve until the end of input."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # native libraries print
+    began = time.perf_counter()
+    direct = Direct(sys.argv[1], sys.argv[2], sys.argv[3])
+    answers.write(json.dumps({"load_s": time.perf_counter() - began}) + "\n")
+    for line in sys.stdin:
+        wanted = json.loads(line)
+        answers.write(json.dumps(direct.turn(wanted) if wanted["do"] == "turn" else direct.cold(wanted)) + "\n")
+    direct.engine.close()
+    return 0
+
+
+class Direct:
+    """One engine with one model."""
+
+    def __init__(self, backend: str, folder: str, name: str) -> None:
+        from modeld.engine.backends import make_engine
+        from modeld.engine.contract import AbortFlag, LoadRequest
+        from shared.catalog.identity import RequestedIdentity
+        from shared.catalog.library import Library
+        from shared.paths import DataRoot
+        from shared.settings import load_settings
+
+        root = DataRoot(Path(folder))
+        library = Library(root, load_settings())
+        entry = library.find(name, wait=10.0)
+        library.close()
+        self.engine = make_engine(backend, AbortFlag())
+        self.engine.prepare()
+        identity = RequestedIdentity(backend=backend, name=entry.name, digest=entry.digest, path=str(entry.path))
+        self.engine.load(
+            LoadRequest(identity=identity, model=entry.facts(), num_ctx=int(os.environ.get("BENCH_CTX", "4096"))),
+            lambda done, total: None,
+        )
+        self._salt = 0
+
+    def turn(self, wanted: dict[str, Any]) -> dict[str, float]:
+        """Seconds in all and to the first token."""
+        tokens = self._tokens(wanted["prompt"], 0)
+        return self._run(tokens, wanted["tokens"])
+
+    def cold(self, wanted: dict[str, Any]) -> dict[str, float]:
+        """The same for a prompt whose second token was never seen after its first."""
+        self._salt += 1
+        return self._run(self._tokens(wanted["prompt"], self._salt), 1)
+
+    def _tokens(self, count: int, salt: int) -> list[int]:
+        words = self.engine.tokenize(
+            f"{salt} The lighthouse keeper looked at the sea and wrote down the weather. ", special=False
+        )
+        return (words * (count // len(words) + 1))[:count]
+
+    def _run(self, tokens: list[int], count: int) -> dict[str, float]:
+        from modeld.engine.contract import DecodeOptions
+
+        options = DecodeOptions(max_tokens=count)
+        began = time.perf_counter()
+        first = 0.0
+        reused = self.engine.ensure_prefix(tokens)
+        self.engine.prefill_suffix(options, lambda done, total: None)
+        decoded = 0
+        for _ in self.engine.decode(options):
+            decoded += 1
+            first = first or time.perf_counter() - began
+        self.engine.end_turn()
+        return {"seconds": time.perf_counter() - began, "first_s": first, "decoded": decoded, "reused": reused}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
