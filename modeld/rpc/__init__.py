@@ -1,0 +1,1 @@
+"""JSON-RPC towards clients: the connection, its fence, and one file for each method."""

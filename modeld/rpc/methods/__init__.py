@@ -1,0 +1,1 @@
+"""One file for each method; the file tree reads like the protocol."""
