@@ -20,29 +20,31 @@ def claim_stdout() -> int:
     can no longer write between two messages. Without a standard error it leads nowhere.
     Raises OSError when there is no standard output.
     """
+    os.fstat(1)
+    _fill()
     private = os.dup(1)
-    try:
-        os.dup2(2, 1)
-    except OSError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for descriptor in (1, 2):
-            os.dup2(nowhere, descriptor)
-        if nowhere > 2:
-            os.close(nowhere)
+    os.dup2(2, 1)
     return _binary(private)
 
 
 def claim_stdin() -> int:
     """Take standard input: gives the private descriptor, and descriptor 0 is empty from then on.
 
-    A child that inherits descriptor 0 can no longer swallow messages. Raises OSError.
+    A child that inherits descriptor 0 can no longer swallow messages.
     """
+    _fill()
     private = os.dup(0)
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
-    if nowhere > 2:
-        os.close(nowhere)
+    os.close(nowhere)
     return _binary(private)
+
+
+def _fill() -> None:
+    """Open what is closed of 0, 1 and 2, so that a private descriptor cannot become one of them."""
+    while (nowhere := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(nowhere, True)
+    os.close(nowhere)
 
 
 def stdio_stream(output: int, source: int = 0) -> ByteStream:

@@ -163,9 +163,10 @@ class _Writer:
         if self._closed:
             return
         self._closed = True
-        self._jobs.put(None)
-        if not self._busy:
+        if self._thread is None:
             os.close(self._output)
+        else:
+            self._jobs.put(None)  # the thread closes it, after what it is writing
 
     def _write_now(self, item: bytes) -> bytes:
         """Write what certainly does not block; gives the rest. A thread costs more than a token does."""
@@ -189,7 +190,8 @@ class _Writer:
             try:
                 self._loop.call_soon_threadsafe(self._finish, done, error)
             except RuntimeError:
-                return  # the loop has closed: nobody waits any more
+                break  # the loop has closed: nobody waits any more
+        os.close(self._output)
 
     def _finish(self, done: asyncio.Future[None], error: OSError | None) -> None:
         self._busy -= 1

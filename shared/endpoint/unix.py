@@ -58,6 +58,9 @@ class UnixListener:
 
     async def rebind(self) -> str:
         """Listen at a path that exists again, and give the address to publish. Connections live on."""
+        self._folder.ensure()
+        if self.intact():
+            return self.address
         old, server = self._socket, self._server
         name = self._path.stem.removeprefix("m-")
         self._socket, self._path, self._inode = _bind(self._folder, name)
@@ -110,7 +113,10 @@ async def connect_unix(address: str, timeout: float) -> TransportStream:
 
     Raises NobodyListens, EndpointBusy, EndpointForbidden.
     """
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    except OSError as error:
+        raise _outcome(address, error) from error
     try:
         connection.setblocking(False)
         with anyio.move_on_after(timeout) as limit:
@@ -122,6 +128,9 @@ async def connect_unix(address: str, timeout: float) -> TransportStream:
             raise EndpointForbidden(address, f"it is served by uid {uid}")
         loop = asyncio.get_running_loop()
         transport, protocol = await loop.create_unix_connection(StreamProtocol, sock=connection)
+    except OSError as error:
+        connection.close()
+        raise _outcome(address, error) from error
     except BaseException:
         connection.close()
         raise
