@@ -41,7 +41,7 @@ def build() -> Path:
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="peers-") as name:
         work = Path(name)
-        download = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-build-isolation"]
+        download = [sys.executable, "-m", "pip", "download", "-q", "--no-deps"]
         _run([*download, "--no-binary", ":all:", "-d", str(work), f"llama-cpp-python=={release}"])
         (archive,) = work.glob("*.tar.gz")
         with tarfile.open(archive) as content:
