@@ -1,0 +1,378 @@
+"""The daemon's hold on the hardware: taken at the first resident operation, checked before each use.
+
+One Ownership belongs to one instance id and owns at most once. After a loss the daemon ends its
+worker, calls `release("lost")` and goes on with a new instance id and a new Ownership.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Literal, Protocol, TypeVar
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+import msgspec
+
+from modeld.owner import predecessor
+from shared.clock import Clock, SystemClock
+from shared.errors import ModeldError, NotOwner
+from shared.lease import disk, files, identity, policy, presence
+from shared.lease.contender import Contender, Look, Taken
+from shared.lease.keeper import Keeper, KeeperEvent, LeaseLost
+from shared.lease.record import LONGEST_TTL, LeaseRecord, Meta, Worker, meta_of
+from shared.paths import DataRoot
+from shared.protocol.api import Role
+from shared.settings import Settings
+
+OwnershipEvent = Literal["acquired", "renewed", "freeze", "thaw", "lost", "released"]
+#: How often an instance that does not own looks at the lease: proven death is acted on within 1 s.
+LONGEST_POLL = 0.5
+RELEASE_WAIT = 5.0
+
+T = TypeVar("T")
+
+
+class Coordination(Protocol):
+    """What an ownership needs of the store. Blocking."""
+
+    def stored_epoch(self) -> int:
+        """The highest epoch that the database knows, 0 without a database. Raises RootError."""
+        ...
+
+    def take_over(self, instance: str, epoch: int) -> None:
+        """Write the owner row; everything of older owners is refused from here on. Raises ModeldError."""
+        ...
+
+    def let_go(self) -> None:
+        """Stop writing."""
+        ...
+
+
+class Epoch(msgspec.Struct, frozen=True, kw_only=True):
+    """An ownership as the daemon sees it. `before` is the instance that owned last, or ""."""
+
+    number: int
+    instance: str
+    before: str = ""
+
+
+class Ownership:
+    """See the module. Run `run` in a task for as long as the instance lives.
+
+    Events reach the subscribers on the event loop, in order. The clock is the fence: `valid` says
+    the truth also while the loop, or the filesystem, hangs.
+    """
+
+    def __init__(
+        self,
+        root: DataRoot,
+        settings: Settings,
+        instance: str,
+        *,
+        meta: Meta,
+        store: Coordination,
+        clock: Clock | None = None,
+    ) -> None:
+        self.instance = instance
+        self.meta = meta
+        self._root = root
+        self._ttl = min(settings.lease_ttl, LONGEST_TTL)
+        self._clock = clock if clock is not None else SystemClock()
+        self._store = store
+        self._folder = files.LeaseFolder(root, instance)
+        self._me = identity.current()
+        self._contender = Contender(self._folder, self._me, self._clock, self._ttl)
+        self._keeper: Keeper | None = None
+        self._epoch: Epoch | None = None
+        self._over = False
+        self._subscribers: list[Callable[[OwnershipEvent], None]] = []
+        self._files_lock = anyio.Lock()
+        self._attempt: _Attempt | None = None
+        self._changed = anyio.Event()
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._standby = _Standby()
+        self._before = ""
+        self._left: Worker | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # --- asking ---
+
+    @property
+    def epoch(self) -> Epoch | None:
+        """The ownership held, or None."""
+        return self._epoch
+
+    @property
+    def last_look(self) -> Look | None:
+        """What the watch saw last, for status. None while owning or before the first look."""
+        return self._standby.last
+
+    @property
+    def role(self) -> Role:
+        """`owner`; `standby` beside a living owner; `idle` when nobody owns."""
+        if self._epoch is not None:
+            return "owner"
+        last = self._standby.last
+        return "standby" if last is not None and last.standing == "held" else "idle"
+
+    def subscribe(self, callback: Callable[[OwnershipEvent], None]) -> None:
+        """Call `callback` on the event loop at each event. It must not raise."""
+        self._subscribers.append(callback)
+
+    def valid(self) -> bool:
+        """Whether this instance may act as the owner at this moment. Cheap, from any thread."""
+        return self._epoch is not None and self._keeper is not None and self._keeper.valid()
+
+    def check(self) -> Epoch:
+        """The epoch, if this instance may act now. Raises NotOwner (also while frozen). Cheap."""
+        if self._epoch is None or not self.valid():
+            raise NotOwner(owner=None)
+        return self._epoch
+
+    async def confirm(self) -> Epoch:
+        """Before each load and turn: wait out a freeze, and see that no higher epoch exists.
+
+        Raises NotOwner.
+        """
+        await self._settled()
+        keeper = self._keeper
+        if keeper is None or self._epoch is None:
+            raise NotOwner(owner=None)
+        try:
+            with anyio.fail_after(policy.validity(self._ttl)):
+                await anyio.to_thread.run_sync(keeper.confirm, abandon_on_cancel=True)
+        except (LeaseLost, TimeoutError, OSError) as error:
+            raise NotOwner(owner=None) from error
+        return self.check()
+
+    # --- taking and letting go ---
+
+    async def ensure(self) -> Epoch:
+        """Own, now. The first resident operation calls this; callers at the same time share one attempt.
+
+        Raises NotOwner with the winner, RootUnusable, NetworkFilesystem, DiskFull, DeviceBusy (a
+        worker of the last owner does not end).
+        """
+        await self._settled()
+        if self._epoch is not None and self.valid():
+            return self._epoch
+        if self._over or self._tasks is None:
+            raise NotOwner(owner=None)
+        attempt = self._attempt
+        if attempt is None:
+            attempt = self._attempt = _Attempt()
+            self._tasks.start_soon(self._try, attempt)
+        await attempt.done.wait()
+        if attempt.error is not None:
+            raise attempt.error
+        return self.check()
+
+    async def name_worker(self, pid: int, start_token: str) -> None:
+        """Write the worker into the lease: it may load only after this returned. Raises NotOwner."""
+        worker = Worker(**{**msgspec.structs.asdict(self._me), "pid": pid, "start_token": start_token})
+        await self._write_worker(worker)
+
+    async def clear_worker(self) -> None:
+        """After the worker was seen gone. Raises NotOwner."""
+        await self._write_worker(None)
+
+    async def publish(self, meta: Meta) -> None:
+        """The endpoint has changed: write it into the lease, if one is held. Raises NotOwner."""
+        self.meta = meta
+        keeper = self._keeper
+        if keeper is not None and self._epoch is not None:
+            await self._in_thread(lambda: keeper.publish(msgspec.to_builtins(meta)))
+
+    async def release(self, reason: str) -> bool:
+        """Let go for good, after the worker was seen gone. Whether the mark is on disk.
+
+        `reason`: stop, restart, upgrade, shutdown; lost after a loss. Does nothing without a lease.
+        """
+        keeper, self._epoch, self._over = self._keeper, None, True
+        if keeper is None:
+            return True
+        self._keeper = None
+        self._store.let_go()
+        written = await anyio.to_thread.run_sync(keeper.release, reason, RELEASE_WAIT, abandon_on_cancel=True)
+        self._tell("released")
+        return written
+
+    # --- the life of the instance ---
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Watch the lease while this instance does not own it, and step in after a crash. Until cancelled."""
+        self._loop = asyncio.get_running_loop()
+        pause = min(LONGEST_POLL, self._ttl / 10)
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            try:
+                task_status.started()
+                while True:
+                    if self._keeper is None and not self._over:
+                        await self._watch()
+                    await anyio.sleep(pause)
+            finally:
+                self._tasks = None
+
+    async def _watch(self) -> None:
+        try:
+            step_in = await self._exclusive(self._look_as_standby)
+        except OSError:
+            return  # nothing is known; ensure explains it to whoever asks
+        if step_in:
+            try:
+                await self.ensure()
+            except ModeldError:
+                return  # somebody else has it, or the root is unusable: the next caller is told
+
+    def _look_as_standby(self) -> bool:
+        look = self._contender.look()
+        return self._standby.saw(look, self._clock.awake(), self._rank, policy.patience(self._ttl))
+
+    def _rank(self, gone: str) -> int | None:
+        return presence.rank_of(self.instance, self._root, self._me, without=gone)
+
+    async def _try(self, attempt: _Attempt) -> None:
+        try:
+            await self._exclusive(self._take)
+            await self._settle_in()
+        except ModeldError as error:
+            attempt.error = error
+        finally:
+            if attempt.error is None and not self.valid():
+                attempt.error = NotOwner(owner=None)
+            self._attempt = None
+            attempt.done.set()
+
+    def _take(self) -> None:
+        """Blocking: the whole way from a look to the owner row."""
+        if self._keeper is not None:
+            return
+        files.prepare(self._root)
+        floor = self._store.stored_epoch()
+        try:
+            look = self._contender.look()
+            taken = self._contender.take(
+                look, self.instance, ttl=self._ttl, meta=msgspec.to_builtins(self.meta), floor=floor
+            )
+            if taken is None:
+                raise NotOwner(owner=_winner(self._contender.look().record))
+        except OSError as error:
+            disk.explain(error, self._root.owner)
+        self._begin(taken)
+
+    def _begin(self, taken: Taken) -> None:
+        keeper = Keeper(self._folder, taken, self._clock, self._from_keeper)
+        self._before = taken.before.instance if taken.before is not None else ""
+        self._left = taken.record.worker
+        self._keeper = keeper
+        keeper.start()
+        try:
+            self._folder.sweep(taken.record.epoch)
+        except OSError:
+            return  # old files do no harm; the next owner sweeps them
+
+    async def _settle_in(self) -> None:
+        """The lease is ours: make the owner row, see the last owner's worker gone, then tell.
+
+        What fails here is tried again by the next `ensure`; the lease is kept meanwhile.
+        """
+        keeper = self._keeper
+        if keeper is None or self._epoch is not None:
+            return
+        number = keeper.record.epoch
+        await anyio.to_thread.run_sync(self._store.take_over, self.instance, number, abandon_on_cancel=True)
+        if self._left is not None:
+            watchdog = policy.validity(self._ttl)
+            await anyio.to_thread.run_sync(predecessor.clear, self._left, self._me, watchdog, abandon_on_cancel=True)
+            await self._in_thread(lambda: keeper.name_worker(None))
+            self._left = None
+        if keeper.state == "lost":
+            raise NotOwner(owner=None)
+        self._epoch = Epoch(number=number, instance=self.instance, before=self._before)
+        self._tell("acquired")
+
+    async def _write_worker(self, worker: Worker | None) -> None:
+        keeper = self._keeper
+        if keeper is None or self._epoch is None:
+            raise NotOwner(owner=None)
+        await self._in_thread(lambda: keeper.name_worker(worker))
+
+    async def _in_thread(self, call: Callable[[], None]) -> None:
+        try:
+            await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
+        except LeaseLost as error:
+            raise NotOwner(owner=None) from error
+
+    async def _exclusive(self, call: Callable[[], T]) -> T:
+        async with self._files_lock:
+            return await anyio.to_thread.run_sync(call)
+
+    # --- events ---
+
+    async def _settled(self) -> None:
+        """Wait while the lease is frozen: it thaws or is lost within ttl/4."""
+        while self._keeper is not None and self._keeper.state == "frozen":
+            await self._changed.wait()
+
+    def _from_keeper(self, event: KeeperEvent) -> None:
+        """From a keeper's thread: hand the event to the loop, without waiting for it."""
+        loop = self._loop
+        if loop is None:
+            return
+        try:
+            loop.call_soon_threadsafe(self._tell, event)
+        except RuntimeError:
+            return  # the loop has ended, and with it everybody who listened
+
+    def _tell(self, event: OwnershipEvent) -> None:
+        if event == "lost":
+            self._epoch, self._over = None, True
+            self._store.let_go()
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+        for subscriber in list(self._subscribers):
+            subscriber(event)
+
+
+class _Attempt:
+    """One try to own, shared by everybody who asks at the same time."""
+
+    def __init__(self) -> None:
+        self.done = anyio.Event()
+        self.error: ModeldError | None = None
+
+
+class _Standby:
+    """Decides when an instance steps in by itself: the oldest at once, younger ones only if it does not.
+
+    Only after a crash that was witnessed: a lease seen held, then its owner dead or standing still. So
+    a fresh instance beside the record of an old crash stays without ownership until it is needed.
+    """
+
+    def __init__(self) -> None:
+        self.last: Look | None = None
+        self._held_epoch = 0
+        self._free_since: float | None = None
+
+    def saw(self, look: Look, now: float, rank: Callable[[str], int | None], patience: float) -> bool:
+        self.last = look
+        epoch = look.sighting.epoch if look.sighting is not None else 0
+        if look.standing == "held":
+            self._held_epoch, self._free_since = epoch, None
+            return False
+        if epoch != self._held_epoch or not policy.was_crash(look.standing, look.record):
+            self._free_since = None
+            return False
+        if self._free_since is None:
+            self._free_since = now
+        place = rank(look.record.instance if look.record is not None else "")
+        return place is not None and now - self._free_since >= place * patience
+
+
+def _winner(record: LeaseRecord | None) -> dict[str, str] | None:
+    if record is None or record.released is not None:
+        return None
+    return {"instance": record.instance, "endpoint": meta_of(record).endpoint}

@@ -1,0 +1,56 @@
+"""Making sure that the last owner's worker is gone before this owner loads anything. Blocking."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+from shared.errors import DeviceBusy
+from shared.lease import policy
+from shared.lease.identity import liveness
+from shared.lease.record import Identity, Worker
+
+#: A killed process is gone at once, unless a driver call holds it. Seconds.
+KILL_WAIT = 5.0
+_POLL = 0.01
+
+
+def clear(worker: Worker, me: Identity, watchdog: float) -> None:
+    """End `worker` and see it gone, or wait out its watchdog where this process cannot see it.
+
+    `watchdog` in seconds. Raises DeviceBusy when a killed worker does not go.
+    """
+    if policy.death_proven(worker, me, _seen(worker, me)):
+        return
+    if not policy.can_prove(worker, me) or worker.pid == 0:
+        time.sleep(watchdog)
+        return
+    if not _is_same(worker):  # seen, but its start cannot be read: never kill on a guess
+        time.sleep(watchdog)
+        return
+    _kill(worker.pid)
+    deadline = time.monotonic() + KILL_WAIT
+    while time.monotonic() < deadline:
+        if liveness(worker.pid, worker.start_token) == "gone":
+            return
+        time.sleep(_POLL)
+    raise DeviceBusy(holder=f"the last owner's worker (pid {worker.pid}), which does not end")
+
+
+def _seen(worker: Worker, me: Identity) -> policy.Liveness:
+    return liveness(worker.pid, worker.start_token) if policy.can_prove(worker, me) else "unknown"
+
+
+def _is_same(worker: Worker) -> bool:
+    return liveness(worker.pid, worker.start_token) == "alive"
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)  # Windows terminates at once
+    except ProcessLookupError:
+        return
+    except PermissionError as error:
+        raise DeviceBusy(holder=f"the last owner's worker (pid {pid}) of another user") from error

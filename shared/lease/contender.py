@@ -1,0 +1,132 @@
+"""Looking at the lease and taking it: the side of an instance that does not own. Blocking; run in a thread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from shared.clock import Clock
+from shared.lease import policy
+from shared.lease.crashpoint import crash_point
+from shared.lease.files import LeaseFolder
+from shared.lease.identity import liveness
+from shared.lease.policy import Sighting, Standing, Watched
+from shared.lease.record import USUAL_TTL, Identity, LeaseRecord, Released, Worker
+
+#: A step between two looks counts for this part of the ttl at most (see policy.observe).
+STEP_FRACTION = 4
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """One look: how the lease stands, and the highest record where there is one."""
+
+    standing: Standing
+    sighting: Sighting | None = None
+    unmoved: float = 0.0
+
+    @property
+    def record(self) -> LeaseRecord | None:
+        """The highest record, if it can be parsed."""
+        return self.sighting.record if self.sighting is not None else None
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """A lease that is ours: its record, when its write began (awake seconds), and who had it before.
+
+    While `record.worker` is set, a worker of an earlier owner may still hold a model: see it gone, then
+    clear it. It stays named until then, so that the next owner looks for it too if this one dies.
+    """
+
+    record: LeaseRecord
+    started: float
+    before: LeaseRecord | None = None
+
+
+class Contender:
+    """Watches the lease of one data root for one instance. One thread at a time.
+
+    Look regularly (a few times per ttl): an owner whose death is not proven counts as gone only
+    after it was watched standing still for ttl + margin.
+    """
+
+    def __init__(self, folder: LeaseFolder, me: Identity, clock: Clock, usual_ttl: float = USUAL_TTL) -> None:
+        self.folder = folder
+        self.me = me
+        self._clock = clock
+        self._usual_ttl = usual_ttl
+        self._watched: Watched | None = None
+
+    def look(self) -> Look:
+        """Judge the highest lease file now. Raises OSError where it cannot be read: nothing is known then."""
+        sighting = self.folder.sight()
+        if sighting is None:
+            self._watched = None
+            return Look(standing="none")
+        ttl = sighting.ttl if sighting.ttl is not None else self._usual_ttl
+        self._watched = policy.observe(self._watched, sighting.mark, self._clock.awake(), ttl / STEP_FRACTION)
+        record = sighting.record
+        alive = (
+            liveness(record.pid, record.start_token)
+            if record is not None and record.released is None and policy.can_prove(record.identity, self.me)
+            else "unknown"
+        )
+        standing = policy.judge(sighting, self._watched.unmoved, self.me, alive, self._usual_ttl)
+        return Look(standing=standing, sighting=sighting, unmoved=self._watched.unmoved)
+
+    def take(self, look: Look, instance: str, *, ttl: float, meta: dict[str, Any], floor: int = 0) -> Taken | None:
+        """Try to become the owner after `look`; None when the lease is held or somebody was faster.
+
+        The new epoch is above the highest file and above `floor` (the one the database knows).
+        Raises OSError when the file cannot be created.
+        """
+        if not policy.may_take(look.standing):
+            return None
+        crash_point("acquire.judged")
+        started = self._clock.awake()
+        now = self._clock.wall()
+        judged = look.sighting
+        record = LeaseRecord(
+            instance=instance,
+            epoch=max(judged.epoch if judged is not None else 0, floor) + 1,
+            pid=self.me.pid,
+            start_token=self.me.start_token,
+            boot_id=self.me.boot_id,
+            pid_namespace=self.me.pid_namespace,
+            host=self.me.host,
+            acquired=now,
+            renewed=now,
+            expires=now + ttl,
+            sequence=1,
+            ttl=ttl,
+            meta=meta,
+            worker=_worker_left(judged),
+        )
+        if not self.folder.create(record):
+            return None
+        crash_point("acquire.created")
+        if not self._confirmed(record, judged) or self._clock.awake() >= started + policy.validity(ttl):
+            self._withdraw(record)
+            return None
+        crash_point("acquire.confirmed")
+        self.folder.copy_for_people(record)
+        return Taken(record=record, started=started, before=judged.record if judged is not None else None)
+
+    def _confirmed(self, record: LeaseRecord, judged: Sighting | None) -> bool:
+        epochs = self.folder.epochs()
+        if judged is None or judged.epoch == 0:
+            return epochs == [record.epoch]
+        return policy.confirmed(record.epoch, epochs, judged.mark, self.folder.mark(judged.epoch))
+
+    def _withdraw(self, record: LeaseRecord) -> None:
+        """Let go of an epoch that was created but never used."""
+        released = Released(reason="withdrawn", at=self._clock.wall())
+        self.folder.rewrite(msgspec.structs.replace(record, released=released, sequence=record.sequence + 1))
+
+
+def _worker_left(judged: Sighting | None) -> Worker | None:
+    if judged is None:
+        return None
+    if judged.record is None:
+        return Worker(pid=0)
+    return judged.record.worker

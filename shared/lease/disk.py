@@ -1,0 +1,201 @@
+"""Atomic file operations on the data root, with the platforms' differences and typed errors.
+
+Nothing here knows what a lease is.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import time
+from pathlib import Path
+from typing import NoReturn
+
+from shared.errors import DiskFull, RootUnusable
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+#: What link(2) says where the filesystem has no hard links (FAT, some FUSE), or a policy forbids them.
+_NO_LINKS = frozenset({
+    errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EIO, errno.EXDEV,
+    errno.EINVAL,
+})  # fmt: skip
+#: Windows: access denied, sharing violation, lock violation. Somebody reads the file at this moment.
+_IN_USE = frozenset({5, 32, 33})
+_TRIES = 8
+_FIRST_PAUSE = 0.001
+
+
+def explain(error: OSError, path: Path) -> NoReturn:
+    """Raise the typed error for a failed operation below the data root: DiskFull or RootUnusable."""
+    if error.errno in _FULL:
+        raise DiskFull(path=str(path), needed_bytes=1024 * 1024, hint="the owner record cannot be written") from error
+    uid, mode = owner_of(path)
+    me = os.geteuid() if hasattr(os, "geteuid") else None
+    reason = error.strerror or str(error)
+    hint = f"{reason}; it must be writable by this user{'' if me is None else f' (uid {me})'}, or set MODELD_DATA_ROOT"
+    raise RootUnusable(path=str(path), uid=uid, mode=mode, hint=hint) from error
+
+
+def owner_of(path: Path) -> tuple[int | None, str | None]:
+    """Uid and octal mode of the path or its nearest existing parent; None where that cannot be seen."""
+    for candidate in (path, *path.parents):
+        try:
+            facts = os.stat(candidate)
+        except OSError:
+            continue
+        return facts.st_uid, f"{facts.st_mode & 0o7777:04o}"
+    return None, None
+
+
+def read(path: Path) -> bytes:
+    """The whole file. Raises FileNotFoundError, or OSError when it cannot be read."""
+    for attempt in range(_TRIES):
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except PermissionError as error:
+            _pause_if_in_use(error, attempt)
+    raise AssertionError("unreachable: the last attempt raises")
+
+
+def create_exclusive(path: Path, data: bytes, unique: str) -> bool:
+    """Create `path` with all of `data` at once; False when it exists. `unique` names the temporary file.
+
+    By hard link, which shows the file only when it is whole; by rename on Windows, which does not
+    replace there; where the filesystem has no links by O_EXCL, whose reader may see an empty file.
+    """
+    temporary = path.with_name(f".{path.name}.{unique}.tmp")
+    _write_new(temporary, data, sync=True)
+    try:
+        if sys.platform == "win32":
+            return _rename_new(temporary, path)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            return _create_directly(path, data)
+        return True
+    finally:
+        _unlink_quietly(temporary)
+
+
+def replace(path: Path, data: bytes, unique: str) -> None:
+    """Put `data` in the place of `path`, atomically; on a full disk, within the file that is there."""
+    temporary = path.with_name(f".{path.name}.{unique}.tmp")
+    try:
+        _write_new(temporary, data, sync=False)
+        _replace(temporary, path)
+    except OSError as error:
+        _unlink_quietly(temporary)
+        if error.errno in _FULL and _overwrite(path, data):
+            return
+        raise
+
+
+def write_private(path: Path, data: bytes, unique: str) -> None:
+    """As `replace`: everything here is written 0600 anyway, this one says that it matters."""
+    replace(path, data, unique)
+
+
+def unlink(path: Path) -> bool:
+    """Remove a file of ours; whether it is gone now."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _write_new(path: Path, data: bytes, *, sync: bool) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600)
+    try:
+        _write_all(descriptor, data)
+        if sync:
+            os.fsync(descriptor)  # after a power cut an epoch is there whole or not at all
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _create_directly(path: Path, data: bytes) -> bool:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return False
+    try:
+        _write_all(descriptor, data)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _rename_new(temporary: Path, path: Path) -> bool:
+    for attempt in range(_TRIES):
+        try:
+            os.rename(temporary, path)
+        except FileExistsError:
+            return False
+        except PermissionError as error:
+            if path.exists():
+                return False
+            _pause_if_in_use(error, attempt)
+        else:
+            return True
+    raise AssertionError("unreachable: the last attempt raises")
+
+
+def _replace(temporary: Path, path: Path) -> None:
+    for attempt in range(_TRIES):
+        try:
+            os.replace(temporary, path)
+        except PermissionError as error:
+            _pause_if_in_use(error, attempt)
+        else:
+            return
+
+
+def _overwrite(path: Path, data: bytes) -> bool:
+    """Write over a file of at least this length: needs no new block on most filesystems.
+
+    A reader may see a mixture; that is unparseable and counts as held.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_BINARY", 0))
+    except OSError:
+        return False
+    try:
+        length = os.fstat(descriptor).st_size
+        if length < len(data):
+            return False
+        os.write(descriptor, data.ljust(length))
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _pause_if_in_use(error: PermissionError, attempt: int) -> None:
+    """Sleep a little longer each time, 127 ms in all; anything else than a file in use is raised."""
+    if getattr(error, "winerror", None) not in _IN_USE or attempt == _TRIES - 1:
+        raise error
+    time.sleep(_FIRST_PAUSE * 2**attempt)
+
+
+def _unlink_quietly(path: Path) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return  # swept later with the other left-overs

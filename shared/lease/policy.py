@@ -1,0 +1,215 @@
+"""Who owns, as pure decisions: what a contender may conclude, and how long an owner may act.
+
+Two clocks never meet here. A contender counts its own awake seconds while the owner's sequence does
+not move; an owner counts its own awake seconds from the start of its last good write. The distance
+between `ttl + margin` and `ttl - margin` is what keeps the two apart; design.md has the argument.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from shared.lease.record import Identity, LeaseRecord
+
+Standing = Literal["none", "held", "released", "dead", "expired"]
+Liveness = Literal["alive", "gone", "unknown"]
+TenureState = Literal["valid", "frozen", "lost", "released"]
+
+LEAST_MARGIN = 0.25
+
+
+def margin(ttl: float) -> float:
+    """Seconds kept between an owner's fence and a contender's patience: max(ttl/4, 250 ms), ttl/4 for test ttls."""
+    return min(max(ttl / 4, LEAST_MARGIN), ttl / 2)
+
+
+def patience(ttl: float) -> float:
+    """Own awake seconds for which a sequence must stand still before a contender may take over."""
+    return ttl + margin(ttl)
+
+
+def validity(ttl: float) -> float:
+    """Own awake seconds, from the start of a good write, for which an owner may act."""
+    return ttl - margin(ttl)
+
+
+def frozen_limit(ttl: float) -> float:
+    """Awake seconds that a frozen owner may ask before it counts as lost: ttl/4."""
+    return ttl / 4
+
+
+def renew_interval(ttl: float) -> float:
+    """A third of the ttl."""
+    return ttl / 3
+
+
+# --- the contender's side ----------------------------------------------------------------------
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """What must stand still: epoch and sequence, or the file's time and size where it cannot be parsed."""
+
+    epoch: int
+    sequence: int
+    detail: str = ""
+
+
+class Sighting(msgspec.Struct, frozen=True, kw_only=True):
+    """The highest lease file at one look. `record` is None where the file cannot be parsed.
+
+    Epoch 0 says that there is no file although there has been an owner once.
+    """
+
+    epoch: int
+    mark: Mark
+    record: LeaseRecord | None = None
+
+    @property
+    def ttl(self) -> float | None:
+        """The owner's ttl in seconds, if it is known."""
+        return self.record.ttl if self.record is not None else None
+
+
+class Watched(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a mark has stood still, in awake seconds of the one who looks."""
+
+    mark: Mark
+    unmoved: float
+    last: float
+
+
+def observe(watched: Watched | None, mark: Mark, now: float, longest_step: float) -> Watched:
+    """Add one look at `now` (awake seconds).
+
+    The time between two looks counts for `longest_step` at most: who was stopped himself (a suspend,
+    SIGSTOP of everybody) has not watched, and must not call the others expired on waking.
+    """
+    if watched is None or watched.mark != mark:
+        return Watched(mark=mark, unmoved=0.0, last=now)
+    passed = min(max(now - watched.last, 0.0), longest_step)
+    return Watched(mark=mark, unmoved=watched.unmoved + passed, last=now)
+
+
+def can_prove(other: Identity, me: Identity) -> bool:
+    """Whether this process may judge the other's pid: same host, boot and pid namespace, all known."""
+    return (
+        bool(me.boot_id)
+        and bool(me.host)
+        and bool(me.pid_namespace)
+        and (other.boot_id, other.host, other.pid_namespace) == (me.boot_id, me.host, me.pid_namespace)
+    )
+
+
+def death_proven(other: Identity, me: Identity, liveness: Liveness) -> bool:
+    """`liveness` is what this machine says about the pid and start token.
+
+    Another host name (a container, a VM on the same folder) proves nothing, neither does another
+    pid namespace of the same boot. The same host under another boot id has restarted.
+    """
+    if not me.host or other.host != me.host:
+        return False
+    if me.boot_id and other.boot_id and other.boot_id != me.boot_id:
+        return True
+    return can_prove(other, me) and liveness == "gone"
+
+
+def judge(sighting: Sighting | None, unmoved: float, me: Identity, liveness: Liveness, usual_ttl: float) -> Standing:
+    """What the highest lease file means for a contender. `usual_ttl` serves where no record says it."""
+    if sighting is None:
+        return "none"
+    record = sighting.record
+    if record is not None:
+        if record.released is not None:
+            return "released"
+        if death_proven(record.identity, me, liveness):
+            return "dead"
+    ttl = sighting.ttl if sighting.ttl is not None else usual_ttl
+    return "expired" if unmoved >= patience(ttl) else "held"
+
+
+def may_take(standing: Standing) -> bool:
+    """Everything but a held lease may be followed by the next epoch."""
+    return standing != "held"
+
+
+#: Reasons after which a standby acts by itself; after all others somebody meant the owner to go.
+_CRASHES = frozenset({"lost"})
+
+
+def was_crash(standing: Standing, record: LeaseRecord | None) -> bool:
+    """Whether the last owner ended without anybody's wish, so that a standby steps in."""
+    if standing in ("dead", "expired"):
+        return True
+    return (
+        standing == "released"
+        and record is not None
+        and record.released is not None
+        and (record.released.reason in _CRASHES)
+    )
+
+
+def confirmed(mine: int, epochs: list[int], judged: Mark | None, now_seen: Mark | None) -> bool:
+    """After creating epoch `mine`: is it still the highest, and has nothing moved since the judgement?
+
+    The second half meets an owner that thawed while the contender was paused between its judgement
+    and its creation: the owner writes and then lists, the contender creates and then reads, so at
+    least one of the two sees the other.
+    """
+    return max(epochs, default=0) == mine and judged == now_seen
+
+
+# --- the owner's side --------------------------------------------------------------------------
+
+
+class Tenure(msgspec.Struct, frozen=True, kw_only=True):
+    """How an ownership stands. `valid_until`, `frozen_since` in the owner's awake seconds."""
+
+    ttl: float
+    valid_until: float
+    state: TenureState = "valid"
+    frozen_since: float | None = None
+
+
+def begin(ttl: float, started: float) -> Tenure:
+    """A tenure whose first write began at `started`."""
+    return Tenure(ttl=ttl, valid_until=started + validity(ttl))
+
+
+def tick(tenure: Tenure, now: float) -> Tenure:
+    """Let time pass: valid -> frozen at the end of validity; frozen -> lost after ttl/4 more."""
+    if tenure.state == "valid" and now >= tenure.valid_until:
+        return msgspec.structs.replace(tenure, state="frozen", frozen_since=now)
+    if (
+        tenure.state == "frozen"
+        and tenure.frozen_since is not None
+        and now >= tenure.frozen_since + frozen_limit(tenure.ttl)
+    ):
+        return msgspec.structs.replace(tenure, state="lost")
+    return tenure
+
+
+def wrote(tenure: Tenure, started: float, finished: float, *, higher: bool) -> Tenure:
+    """A renewal came back: the write, then the listing that saw whether a higher epoch exists.
+
+    Validity counts from `started`. A success that took longer than the validity is worth nothing.
+    """
+    tenure = tick(tenure, finished)
+    if tenure.state in ("lost", "released"):
+        return tenure
+    if higher:
+        return msgspec.structs.replace(tenure, state="lost")
+    valid_until = started + validity(tenure.ttl)
+    if finished >= valid_until:
+        return tenure
+    return msgspec.structs.replace(tenure, state="valid", valid_until=valid_until, frozen_since=None)
+
+
+def next_wake(tenure: Tenure) -> float | None:
+    """When `tick` has something to say next, in awake seconds; None once it is over."""
+    if tenure.state == "valid":
+        return tenure.valid_until
+    if tenure.state == "frozen" and tenure.frozen_since is not None:
+        return tenure.frozen_since + frozen_limit(tenure.ttl)
+    return None

@@ -1,0 +1,136 @@
+"""Presence: one static record for each running instance, and the secret that its clients need.
+
+Written before anybody is told of the endpoint, ended in order by the instance itself, swept by other
+instances once its process is proven dead. Blocking.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from shared.lease import disk, policy
+from shared.lease.identity import liveness
+from shared.lease.record import (
+    Ended,
+    Identity,
+    PresenceRecord,
+    RecordUnreadable,
+    decode_presence,
+    encode,
+)
+from shared.paths import DataRoot
+
+_SUFFIX = ".json"
+TOKEN_SUFFIX = ".token"
+TOKEN_BYTES = 32
+#: At most this many records are read at one look, newest first.
+MOST_RECORDS = 64
+#: Ended or dead records are kept this long for bridges that ask what happened. Seconds by file time.
+KEEP_SECONDS = 600.0
+
+
+class Presence:
+    """The record and token of this instance."""
+
+    def __init__(self, root: DataRoot, instance: str) -> None:
+        self._root = root
+        self._path = root.instances / f"{instance}{_SUFFIX}"
+        self._instance = instance
+        self.token_file = root.instances / f"{instance}{TOKEN_SUFFIX}"
+        self.record: PresenceRecord | None = None
+
+    def make_token(self) -> str:
+        """A new secret in a 0600 file beside the record; give it to the server before publishing. Raises OSError."""
+        token = os.urandom(TOKEN_BYTES).hex()
+        disk.replace(self.token_file, token.encode("ascii"), self._instance)
+        return token
+
+    def publish(self, record: PresenceRecord) -> None:
+        """Write the record, or write it anew (another endpoint). Raises OSError."""
+        disk.replace(self._path, encode(record), self._instance)
+        self.record = record
+
+    def intact(self) -> bool:
+        """Whether record and token are still on disk."""
+        return self._path.exists() and self.token_file.exists()
+
+    def withdraw(self, reason: str, at: float) -> None:
+        """Mark the record as ended at wall second `at` and remove the token. Best effort: a leftover is swept."""
+        disk.unlink(self.token_file)
+        if self.record is None:
+            return
+        try:
+            self.publish(msgspec.structs.replace(self.record, ended=Ended(reason=reason, at=at)))
+        except OSError:
+            disk.unlink(self._path)
+
+
+def read_token(path: Path | str) -> str:
+    """The secret of an instance. Raises OSError."""
+    return disk.read(Path(path)).decode("ascii", "replace").strip()
+
+
+def list_records(root: DataRoot) -> list[PresenceRecord]:
+    """The newest MOST_RECORDS readable records, oldest instance first. Raises OSError but for a missing folder."""
+    found = []
+    for path in _newest(root):
+        try:
+            found.append(decode_presence(disk.read(path)))
+        except (OSError, RecordUnreadable):
+            continue  # just swept, or being damaged: its instance is not counted on
+    return sorted(found, key=lambda record: record.age_rank)
+
+
+def is_dead(record: PresenceRecord, me: Identity) -> bool:
+    """Whether the instance ended in order or its process is proven dead."""
+    if record.ended is not None:
+        return True
+    alive = liveness(record.pid, record.start_token) if policy.can_prove(record.identity, me) else "unknown"
+    return policy.death_proven(record.identity, me, alive)
+
+
+def rank_of(instance: str, root: DataRoot, me: Identity, *, without: str = "") -> int | None:
+    """This instance's place among the living ones, oldest first from 0; None when it has no record.
+
+    `without` is the owner that has just gone: it does not stand in anybody's way.
+    """
+    living = [record for record in list_records(root) if record.instance != without and not is_dead(record, me)]
+    names = [record.instance for record in living]
+    return names.index(instance) if instance in names else None
+
+
+def sweep(root: DataRoot, me: Identity, now: float) -> list[PresenceRecord]:
+    """Remove records of instances that are dead for KEEP_SECONDS (wall `now`), and their tokens at once.
+
+    Gives the dead ones seen, so that the caller may remove their sockets: they are proven dead.
+    """
+    dead = [record for record in list_records(root) if is_dead(record, me)]
+    for record in dead:
+        disk.unlink(root.instances / f"{record.instance}{TOKEN_SUFFIX}")
+        path = root.instances / f"{record.instance}{_SUFFIX}"
+        try:
+            age = now - path.stat().st_mtime
+        except OSError:
+            continue
+        if not 0 <= age < KEEP_SECONDS:
+            disk.unlink(path)
+    return dead
+
+
+def _newest(root: DataRoot) -> list[Path]:
+    try:
+        with os.scandir(root.instances) as entries:
+            timed = [(_time(entry), entry.path) for entry in entries if entry.name.endswith(_SUFFIX)]
+    except FileNotFoundError:
+        return []
+    return [Path(path) for _, path in sorted(timed, reverse=True)[:MOST_RECORDS]]
+
+
+def _time(entry: os.DirEntry[str]) -> float:
+    try:
+        return entry.stat().st_mtime
+    except OSError:
+        return 0.0
