@@ -243,7 +243,7 @@ class _RangeRefused(Exception):
 class _Redirects(urllib.request.HTTPRedirectHandler):
     """Follows redirects, but never from https to http, and takes secrets to no other host."""
 
-    def redirect_request(  # noqa: PLR0917 - urllib's signature
+    def redirect_request(
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> urllib.request.Request | None:
         old, new = urlsplit(req.full_url), urlsplit(newurl)

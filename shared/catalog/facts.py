@@ -8,19 +8,8 @@ from typing import Any
 from shared.catalog import ggml
 from shared.catalog.entry import Facts, SpecialTokens
 from shared.catalog.geometry import kv_spans, state_bytes
-from shared.catalog.gguf import TOKENS, Header
+from shared.catalog.gguf import FIM_TEXTS, TOKENS, Header
 
-#: Vocabulary texts that mark fill-in-the-middle, as llama.cpp recognises them: prefix, suffix, middle.
-FIM_TEXTS: tuple[tuple[str, str, str], ...] = (
-    ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),
-    ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),
-    ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),
-    ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),
-    ("<PRE>", "<SUF>", "<MID>"),
-    ("▁<PRE>", "▁<SUF>", "▁<MID>"),
-    ("<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"),
-    ("<|prefix|>", "<|suffix|>", "<|middle|>"),
-)
 _FIM_KEYS = ("fim_pre_token_id", "fim_suf_token_id", "fim_mid_token_id")
 _OLD_FIM_KEYS = ("prefix_token_id", "suffix_token_id", "middle_token_id")
 

@@ -32,14 +32,30 @@ MAX_STRING = 1024 * 1024
 MAX_KEPT = 8 * 1024 * 1024
 #: Arrays up to this many elements are kept (per-layer numbers, tags); longer ones are passed over.
 SMALL_ARRAY = 1024
-#: How many tokens are read at the start and the end of the vocabulary, where special ones stand.
+#: How many tokens are compared at the start and the end of the vocabulary, where special ones stand.
 HEAD_TOKENS = 512
-TAIL_TOKENS = 2048
+TAIL_TOKENS = 3072
 MARK_EVERY = 8192
 
 TOKENS = "tokenizer.ggml.tokens"
 
 _KEPT_SHAPE = re.compile(r"(?:blk\.\d+\.(?:attn_k|attn_v|attn_qkv|attn_kv_a_mqa|ssm_in)|token_embd)\.weight")
+#: Vocabulary texts that mark fill-in-the-middle, as llama.cpp recognises them: prefix, suffix, middle.
+FIM_TEXTS: tuple[tuple[str, str, str], ...] = (
+    ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),
+    ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),
+    ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),
+    ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),
+    ("<PRE>", "<SUF>", "<MID>"),
+    ("▁<PRE>", "▁<SUF>", "▁<MID>"),
+    ("<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"),
+    ("<|prefix|>", "<|suffix|>", "<|middle|>"),
+)
+_FIM_BYTES = frozenset(text.encode() for texts in FIM_TEXTS for text in texts)
+
+#: By the number of dimensions: extents, type, offset.
+_INFO = tuple(struct.Struct(f"<{count}QIQ") for count in range(MAX_DIMENSIONS + 1))
+_LONGEST_INFO = 8 + MAX_NAME_BYTES + 4 + _INFO[-1].size
 _U32 = struct.Struct("<I").unpack_from
 _U64 = struct.Struct("<Q").unpack_from
 
@@ -64,8 +80,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     """A header. `complete` is false when reading stopped before the first large array.
 
     `metadata` has scalars, strings and small arrays; `lengths` the element count of every array;
-    `token_texts` the texts of the special tokens by id; `edge_tokens` ids by text at both ends of the
-    vocabulary. `bytes_read` counts what was read from the file.
+    `token_texts` the texts of the special tokens by id; `edge_tokens` the ids of fill-in-the-middle texts
+    found at either end of the vocabulary. `bytes_read` counts what was read from the file.
     """
 
     version: int
@@ -211,17 +227,18 @@ class _Reader:
 
     def _vocabulary(self, count: int) -> None:
         """Pass over the tokens, reading those at both ends, and mark every 8192nd position."""
-        index = 0
+        index, tail = 0, count - TAIL_TOKENS
         while index < count:
             if index % MARK_EVERY == 0:
                 self.marks.append(self.window.position)
-            if index < HEAD_TOKENS or index >= count - TAIL_TOKENS:
-                text = self._string(MAX_STRING, "token").decode("utf-8", "replace")
-                self.edge_tokens.setdefault(text, index)
-                index += 1
-                continue
-            until = min(count - TAIL_TOKENS, index - index % MARK_EVERY + MARK_EVERY)
-            self.window.skip_strings(until - index)
+            until = min(count, index - index % MARK_EVERY + MARK_EVERY)
+            if index < HEAD_TOKENS or index >= tail:
+                until = min(until, HEAD_TOKENS) if index < HEAD_TOKENS else until
+                for place, text in self.window.find_strings(until - index, _FIM_BYTES):
+                    self.edge_tokens.setdefault(text.decode(), index + place)
+            else:
+                until = min(until, tail)
+                self.window.skip_strings(until - index)
             index = until
 
     def _special_texts(self) -> dict[int, str]:
@@ -248,14 +265,22 @@ class _Reader:
 
     def _tensor(self) -> tuple[str, tuple[int, ...], int, int]:
         window = self.window
-        window.ahead(8 + MAX_NAME_BYTES + 4 + 8 * MAX_DIMENSIONS + 12)
-        name = self._string(MAX_NAME_BYTES, "tensor name").decode("utf-8", "replace")
-        dimensions: int = _U32(window.take(4))[0]
-        if dimensions > MAX_DIMENSIONS:
-            raise HeaderRejected("malformed", f"tensor {name[:80]} has {dimensions} dimensions")
-        shape = struct.unpack(f"<{dimensions}Q", window.take(8 * dimensions))
-        kind, offset = struct.unpack("<IQ", window.take(12))
-        return name, shape, kind, offset
+        window.ahead(_LONGEST_INFO)
+        data, at = window.data, window.at
+        try:
+            length: int = _U64(data, at)[0]
+            if length > MAX_NAME_BYTES:
+                raise HeaderRejected("limit", f"a tensor name of {length} bytes is longer than {MAX_NAME_BYTES}")
+            name = data[at + 8 : at + 8 + length].decode("utf-8", "replace")
+            at += 8 + length
+            dimensions: int = _U32(data, at)[0]
+            if dimensions > MAX_DIMENSIONS:
+                raise HeaderRejected("malformed", f"tensor {name[:80]} has {dimensions} dimensions")
+            *shape, kind, offset = _INFO[dimensions].unpack_from(data, at + 4)
+        except struct.error:
+            raise window.truncated(window.size + 1) from None  # nothing more was ahead
+        window.at = at + 4 + _INFO[dimensions].size
+        return name, tuple(shape), kind, offset
 
     def _table(self, infos: list[tuple[str, tuple[int, ...], int, int]], start: int, alignment: int) -> TensorTable:
         names: set[str] = set()

@@ -5,8 +5,9 @@
     library.complete      # False while headers are still being read in the background
 
 One scanner thread does all reading; callers only see finished lists. Rows come from `library.cache`
-when the files are unchanged. `refresh()` looks again at the folders (a few milliseconds when nothing
-changed) and should be called every ten seconds or so by whoever shows a picker.
+when the files are unchanged. Asking for rows looks at the folders again in the background when the last
+look is older than ten seconds (a few milliseconds of work when nothing changed), so that a new file is
+seen by whoever keeps asking.
 """
 
 from __future__ import annotations
@@ -25,20 +26,30 @@ from shared.catalog.own import own_records
 from shared.catalog.places import known_places
 from shared.catalog.reader import read_record
 from shared.catalog.scan import Candidate, Scan
+from shared.clock import Clock, SystemClock
 from shared.errors import ModelLoadFailed, ModelNotFound
 from shared.paths import DataRoot
 from shared.settings import Settings
 
 FIRST_WAIT = 1.0
+MAX_AGE = 10.0
+SAVE_EVERY = 2.0
 
 
 class Library:
     """The inventory of one process. Thread-safe; every method but `wait` and a first `rows` returns at once."""
 
-    def __init__(self, root: DataRoot, settings: Settings, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self,
+        root: DataRoot,
+        settings: Settings,
+        environ: Mapping[str, str] = os.environ,
+        clock: Clock | None = None,
+    ) -> None:
         self._root = root
         self._settings = settings
         self._environ = dict(environ)
+        self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._records: dict[str, FileRecord] = {}
@@ -50,7 +61,9 @@ class Library:
         self._loaded = False
         self._listed = False
         self._complete = False
-        self._again = False
+        self._requested = 0
+        self._served = 0
+        self._looked_at = 0.0
         self._closed = False
         self._revision = 0
         self._thread: threading.Thread | None = None
@@ -63,7 +76,11 @@ class Library:
         """Every entry in order of name. The first call starts the scan and waits up to `wait` seconds
         for first rows, unless the cache has them.
         """
-        self._start()
+        with self._lock:
+            old = self._clock.awake() - self._looked_at > MAX_AGE
+            due = self._thread is None and (old or not self._listed)
+        if due:
+            self.refresh()
         with self._lock:
             if not self._rows:
                 self._changed.wait_for(lambda: self._listed or self._closed, timeout=wait)
@@ -81,12 +98,6 @@ class Library:
         if found is not None:
             return found
         raise ModelNotFound(requested=name, near=names.nearest(name, [entry.name for entry in self.rows(0)]))
-
-    def _start(self) -> None:
-        with self._lock:
-            started = self._thread is not None or self._listed
-        if not started:
-            self.refresh()
 
     @property
     def complete(self) -> bool:
@@ -133,21 +144,24 @@ class Library:
             raise ModelLoadFailed(model=entry.name, stage="header", reason=now.problem)
         return now
 
-    def refresh(self) -> None:
-        """Look at the folders again, in the background."""
+    def refresh(self, wait: float = 0.0) -> bool:
+        """Look at the folders again, in the background; wait up to `wait` seconds until new files are listed.
+
+        False when that took longer.
+        """
         with self._lock:
             if self._closed:
-                return
-            if self._thread is not None and self._thread.is_alive():
-                self._again = True
-                return
-            self._complete = False
-            self._thread = threading.Thread(target=self._run, name="library-scan", daemon=True)
-            self._thread.start()
+                return False
+            self._requested += 1
+            ticket = self._requested
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="library-scan", daemon=True)
+                self._thread.start()
+            return self._changed.wait_for(lambda: self._served >= ticket or self._closed, timeout=wait)
 
     def wait(self, timeout: float | None = None, *, complete: bool = True) -> bool:
         """Wait until the rows are complete (or only listed); False when the time ran out."""
-        self._start()
+        self.rows(0)
         with self._lock:
             return self._changed.wait_for(
                 lambda: (self._complete if complete else self._listed) or self._closed, timeout=timeout
@@ -195,18 +209,20 @@ class Library:
     def _run(self) -> None:
         self._load_cached()
         while True:
+            with self._lock:
+                ticket = self._requested
             try:
-                self._pass()
+                self._pass(ticket)
             except Exception as error:  # a scanner that died silently would look like an empty disk
                 self._note(f"the library could not be read: {type(error).__name__}: {error}")
             with self._lock:
-                if self._again and not self._closed:
-                    self._again = False
-                    continue
+                self._served = max(self._served, ticket)
+                self._looked_at = self._clock.awake()
                 self._complete = self._listed = True
-                self._thread = None
                 self._changed.notify_all()
-                return
+                if self._requested == ticket or self._closed:
+                    self._thread = None
+                    return
 
     def _load_cached(self) -> None:
         """Rows from the cache for the files that are unchanged, before any folder is walked (once)."""
@@ -227,9 +243,9 @@ class Library:
             self._records = dict(content.files)
             self._names = dict(content.names)
         if found:
-            self._publish(found, scan.problems, listed=False)
+            self._publish(found, scan.problems, ticket=0)
 
-    def _pass(self) -> None:
+    def _pass(self, ticket: int) -> None:
         scan = Scan()
         found: list[Found] = []
         for place in known_places(self._root, self._settings, self._environ):
@@ -237,17 +253,22 @@ class Library:
                 if self._closed:
                     return
                 found.append(Found(candidate, self._record(candidate, first=True)))
-        self._publish(found, scan.problems, listed=True)
+        self._last = [item.candidate for item in found]
+        self._publish(found, scan.problems, ticket=ticket)
+        self._save()
         incomplete = [index for index, item in enumerate(found) if not item.record.finished]
+        saved = self._clock.awake()
         for index in incomplete:
             if self._closed:
-                return
+                break
             candidate = found[index].candidate
             found[index] = Found(candidate, self._record(candidate, first=False))
+            if self._clock.awake() - saved > SAVE_EVERY:
+                self._save()
+                saved = self._clock.awake()
         if incomplete:
-            self._publish(found, scan.problems, listed=True)
-        self._last = [item.candidate for item in found]
-        self._save()
+            self._publish(found, scan.problems, ticket=ticket)
+            self._save()
 
     def _record(self, candidate: Candidate, *, first: bool) -> FileRecord:
         with self._lock:
@@ -259,7 +280,8 @@ class Library:
             self._records[candidate.path] = record
         return record
 
-    def _publish(self, found: list[Found], problems: list[str], *, listed: bool) -> None:
+    def _publish(self, found: list[Found], problems: list[str], *, ticket: int) -> None:
+        """Make new rows; `ticket` is the newest refresh they answer, 0 for rows of the cache."""
         with self._lock:
             known = dict(self._names)
         rows = entries(found, known, frozenset(own_records(self._root.models)))
@@ -269,7 +291,9 @@ class Library:
             changed = rows != self._rows
             self._rows = rows
             self._problems = lines
-            self._listed = self._listed or listed
+            self._listed = self._listed or ticket > 0
+            self._served = max(self._served, ticket)
+            self._complete = self._complete and all(item.record.finished for item in found)
             self._revision += 1 if changed else 0
             listeners = list(self._listeners) if changed else []
             self._changed.notify_all()
