@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from acp_bridge.doctor import doctor_report
+from acp_bridge.failures import BadChoice, UnknownConversation
 from acp_bridge.picker import NOTHING, Picker, RemoteModel, build_picker
 from acp_bridge.resolve import checked_pick, resolve, resolve_healed
 from acp_bridge.session.cancel import Cancel
@@ -33,19 +34,6 @@ if TYPE_CHECKING:
 
 #: How long opening a session waits for what is being read from disk: its budget is 100 ms in all.
 PATIENCE_S = 0.06
-
-
-class UnknownConversation(Exception):
-    """No conversation has this id."""
-
-
-class BadChoice(Exception):
-    """A mode, option or level that is not offered; `at` names what was set, `value` to what."""
-
-    def __init__(self, at: str, value: object, offered: list[str]) -> None:
-        super().__init__(f"{value!r} is not one of {', '.join(offered) or 'the offered values'}")
-        self.at = at
-        self.value = value
 
 
 class NoTools:
@@ -170,6 +158,10 @@ class Core:
             live.read_only_for = ""
         except ConversationBusy as error:
             live.read_only_for = str(error.opened_in)
+
+    def find(self, conversation_id: str) -> LiveConversation | None:
+        """An open conversation, or None."""
+        return self._live.get(conversation_id)
 
     def get(self, conversation_id: str) -> LiveConversation:
         """An open conversation. Raises UnknownConversation."""

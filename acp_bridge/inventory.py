@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from acp_bridge.models import Advertised
 from acp_bridge.picker import Away
-from shared.catalog.library import Library
+from acp_bridge.rowcache import CachedRow, RowCache
 from shared.protocol import api
 
 if TYPE_CHECKING:
+    from shared.catalog.library import Library
     from acp_bridge.daemon.records import Records
     from shared.catalog.entry import ModelEntry
     from shared.paths import DataRoot
@@ -20,22 +23,43 @@ class RecordedInventory:
     """Advertises by the graced answer: which backend's models can be served, not who answers this millisecond."""
 
     def __init__(self, root: DataRoot, settings: Settings, records: Records) -> None:
+        self._root = root
         self._records = records
         self._settings = settings
-        self.library = Library(root, settings)
+        self._cache = RowCache(root.path / "bridge.rows")
+        self._library: Library | None = None
+
+    @property
+    def library(self) -> Library:
+        """The library of this process, imported and opened at first use."""
+        if self._library is None:
+            from shared.catalog.library import Library
+
+            self._library = Library(self._root, self._settings)
+        return self._library
+
+    def recall(self) -> Advertised:
+        """See acp_bridge.models.Inventory."""
+        return self._advertise(self._cache.read(), None, "")
 
     def look(self, status: api.Status | None, connected_backend: str) -> Advertised:
         """See acp_bridge.models.Inventory."""
-        entries = self.library.rows()
-        backend, away = self._serveable(connected_backend)
-        if not backend:
-            return Advertised(away=away)
-        rows = [row_of(entry, backend, status) for entry in entries if backend in entry.backends]
-        return Advertised(rows=tuple(rows), away=away)
+        rows = tuple(CachedRow(row=row_of(entry), backends=entry.backends) for entry in self.library.rows())
+        self._cache.write(rows)
+        return self._advertise(rows, status, connected_backend)
 
     def refresh(self) -> None:
         """See acp_bridge.models.Inventory."""
         self.library.refresh()
+
+    def _advertise(
+        self, rows: tuple[CachedRow, ...], status: api.Status | None, connected_backend: str
+    ) -> Advertised:
+        backend, away = self._serveable(connected_backend)
+        if not backend:
+            return Advertised(away=away)
+        shown = tuple(with_state(known.row, backend, status) for known in rows if backend in known.backends)
+        return Advertised(rows=shown, away=away)
 
     def _serveable(self, connected_backend: str) -> tuple[str, Away]:
         if connected_backend:
@@ -55,16 +79,15 @@ class RecordedInventory:
         return "", Away(reason=reason)
 
 
-def row_of(entry: ModelEntry, backend: str, status: api.Status | None) -> api.LibraryRow:
-    """An entry of the library with its live state."""
+def row_of(entry: ModelEntry) -> api.LibraryRow:
+    """An entry of the library, without live state."""
     return api.LibraryRow(
         name=entry.name,
         title=entry.title,
-        backend=backend,
+        backend="",
         format=entry.format,
         path=entry.path,
         size_bytes=entry.size_bytes,
-        state=_state(entry.name, status),
         architecture=entry.architecture,
         parameters=entry.parameters,
         quantization=entry.quantization,
@@ -79,6 +102,11 @@ def row_of(entry: ModelEntry, backend: str, status: api.Status | None) -> api.Li
         embedding_only=entry.embedding_only,
         reason=entry.problem,
     )
+
+
+def with_state(row: api.LibraryRow, backend: str, status: api.Status | None) -> api.LibraryRow:
+    """The row as it stands in the slot now."""
+    return msgspec.structs.replace(row, backend=backend, state=_state(row.name, status))
 
 
 def _state(name: str, status: api.Status | None) -> api.RowState:

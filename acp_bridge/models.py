@@ -32,6 +32,10 @@ class Advertised(msgspec.Struct, frozen=True, kw_only=True):
 class Inventory(Protocol):
     """The library and the records, behind one blocking call each."""
 
+    def recall(self) -> Advertised:
+        """What was advertised last, as far as it still may be. Blocking; a few milliseconds at most."""
+        ...
+
     def look(self, status: api.Status | None, connected_backend: str) -> Advertised:
         """What may be advertised now. Blocking; cheap when nothing changed."""
         ...
@@ -92,6 +96,9 @@ class Models:
 
     async def run(self) -> None:
         """Keep the view: it is looked at again after each `touch`."""
+        recalled = await anyio.to_thread.run_sync(self._inventory.recall)
+        if recalled.rows:
+            self._become(recalled)
         while True:
             self._moved = anyio.Event()
             await self._look()
@@ -99,6 +106,9 @@ class Models:
 
     async def _look(self) -> None:
         advertised = await anyio.to_thread.run_sync(self._inventory.look, self._daemon.status, self._daemon.backend)
+        self._become(advertised)
+
+    def _become(self, advertised: Advertised) -> None:
         changed = advertised != self._advertised
         self._advertised = advertised
         self.known.set()

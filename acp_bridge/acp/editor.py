@@ -43,12 +43,11 @@ if TYPE_CHECKING:
 class Editor:
     """Implements `acp_bridge.session.face.Face` over one connection."""
 
-    def __init__(self, peer: Peer, core: Core) -> None:
+    def __init__(self, peer: Peer, core: Core, client: str, capabilities: ClientCapabilities) -> None:
         self.peer = peer
         self.core = core
-        self.client = "an ACP client"
-        self.client_version = ""
-        self.capabilities = ClientCapabilities()
+        self.client = client
+        self.capabilities = capabilities
         self._updates: dict[str, Updates] = {}
         self._open: set[str] = set()
         self._sent_options: dict[str, bytes] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acp_bridge.core import BadChoice, UnknownConversation
+from acp_bridge.failures import BadChoice, UnknownConversation
 from shared.errors import ModeldError, ModelNotFound
 from shared.protocol.faults import InvalidParams, ProtocolFault
 

@@ -10,11 +10,8 @@ import anyio
 import anyio.abc
 import msgspec
 
-from acp_bridge.acp import methods
-from acp_bridge.acp.editor import Editor
-from acp_bridge.acp.errors import translated
-from acp_bridge.acp.schema import CancelRequestParams, SessionParams
-from acp_bridge.core import UnknownConversation
+from acp_bridge.acp.methods import handler_of, import_all
+from acp_bridge.acp.schema import ClientCapabilities, SessionParams
 from shared.errors import ModeldError
 from shared.protocol.faults import MethodNotFound
 from shared.protocol.framing import LineFramer
@@ -23,6 +20,7 @@ from shared.protocol.peer import Peer
 from shared.protocol.requests import Call
 
 if TYPE_CHECKING:
+    from acp_bridge.acp.editor import Editor
     from acp_bridge.core import Core
     from acp_bridge.session.live import LiveConversation
     from shared.settings import Settings
@@ -36,24 +34,35 @@ EDITOR_PATIENCE_S = 120.0
 
 
 class AcpServer:
-    """Serves one editor. `core` runs from the first answer on, so that starting costs nothing."""
+    """Serves one editor. `make_core` runs after the first answer, so that starting costs nothing."""
 
-    def __init__(self, core: Core, settings: Settings) -> None:
-        self.core = core
+    def __init__(self, make_core: Callable[[], Core], settings: Settings) -> None:
+        self.client = "an ACP client"
+        self.offers = ClientCapabilities()
+        self._make_core = make_core
         self._settings = msgspec.structs.replace(settings, stalled_seconds=EDITOR_PATIENCE_S)
         self._group: anyio.abc.TaskGroup | None = None
-        self._started = False
+        self._peer: Peer | None = None
+        self._core: Core | None = None
         self._editor: Editor | None = None
 
     @property
+    def core(self) -> Core:
+        """Everything behind the face; made and begun now if need be."""
+        self.start_core()
+        assert self._core is not None
+        return self._core
+
+    @property
     def editor(self) -> Editor:
-        """The editor of the connection that is being served."""
+        """The editor as the core's face."""
+        self.start_core()
         assert self._editor is not None
         return self._editor
 
     async def serve(self, stream: anyio.abc.ByteStream) -> None:
         """Until the editor closes its side."""
-        peer = Peer(
+        self._peer = Peer(
             stream,
             LineFramer(self._settings.message_limit),
             on_request=self._request,
@@ -61,23 +70,35 @@ class AcpServer:
             settings=self._settings,
             on_defect=report_defect,
         )
-        self._editor = Editor(peer, self.core)
-        self.core.attach(self._editor)
         async with anyio.create_task_group() as group:
             self._group = group
-            await peer.run()
+            await self._peer.run()
             group.cancel_scope.cancel()
+
+    def close(self) -> None:
+        """Write what is left, after `serve`. Bounded."""
+        if self._core is not None:
+            self._core.close()
 
     def stop(self) -> None:
         """End the connection from this side."""
-        self.editor.peer.close()
+        if self._peer is not None:
+            self._peer.close()
 
     def start_core(self) -> None:
-        """Begin what runs beside the calls. Safe to call again."""
-        if not self._started and self._group is not None:
-            self._started = True
-            self.core.store.start()
-            self._group.start_soon(self.core.run)
+        """Make the core and begin what runs beside the calls. Safe to call again."""
+        if self._core is not None:
+            return
+        from acp_bridge.acp.editor import Editor
+
+        assert self._peer is not None
+        assert self._group is not None
+        core = self._core = self._make_core()
+        self._editor = Editor(self._peer, core, self.client, self.offers)
+        core.attach(self._editor)
+        core.store.start()
+        self._group.start_soon(core.run)
+        import_all()
 
     def opened(self, call: Call, live: LiveConversation) -> None:
         """The answer to this call opens a session: its updates begin a moment after it was written."""
@@ -92,28 +113,30 @@ class AcpServer:
             self._group.start_soon(announce)
 
     async def _request(self, call: Call) -> Any:
-        handler = methods.HANDLERS.get(call.method)
+        handler = handler_of(call.method)
         if handler is None:
             raise MethodNotFound(method=call.method)
-        if call.method != "initialize":
-            self.start_core()
         try:
             return await handler(self, call)
         except ModeldError as error:
-            raise translated(error, "") or error from None
+            raise self._translated(error, call) or error from None
         except Exception as error:
-            known = translated(error, _session_of(call))
+            known = self._translated(error, call)
             if known is None:
                 raise
             raise known from None
 
+    @staticmethod
+    def _translated(error: Exception, call: Call) -> ModeldError | None:
+        from acp_bridge.acp.errors import translated
+
+        return translated(error, _session_of(call))
+
     def _notification(self, notification: Notification) -> None:
-        if notification.method == "session/cancel":
-            params = notification.params(SessionParams)
-            try:
-                self.core.get(params.session_id).cancel()
-            except UnknownConversation:
-                return  # closed meanwhile: nothing runs in it
+        if notification.method == "session/cancel" and self._core is not None:
+            live = self._core.find(notification.params(SessionParams).session_id)
+            if live is not None:
+                live.cancel()
 
 
 def _session_of(call: Call) -> str:
@@ -131,5 +154,3 @@ def report_defect(method: str, error: BaseException) -> None:
     where = f"{place[0].filename}:{place[0].lineno}" if place else "unknown place"
     sys.stderr.write(f"acp-bridge: {type(error).__name__} in {method} at {where}\n")
 
-
-__all__ = ["AcpServer", "CancelRequestParams", "Handler"]

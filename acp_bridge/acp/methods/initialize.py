@@ -37,11 +37,9 @@ CAPABILITIES = {
 async def handle(server: AcpServer, call: Call) -> InitializeResult:
     """Remember what the editor offers. A client of the v2 draft is understood and gets version 1."""
     params = call.params(InitializeParams)
-    editor = server.editor
-    editor.capabilities = params.client_capabilities or params.capabilities or ClientCapabilities()
+    server.offers = params.client_capabilities or params.capabilities or ClientCapabilities()
     info = params.client_info or params.info or Implementation()
-    editor.client = info.title or info.name or editor.client
-    editor.client_version = info.version
+    server.client = info.title or info.name or server.client
     call.after_response(server.start_core)
     return InitializeResult(
         protocol_version=PROTOCOL_VERSION,

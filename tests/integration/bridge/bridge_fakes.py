@@ -14,6 +14,7 @@ from typing import Any
 import anyio
 import anyio.abc
 import msgspec
+
 from acp_bridge.acp.server import AcpServer
 from acp_bridge.core import Core
 from acp_bridge.daemon.client import Daemon, Dialler
@@ -181,6 +182,9 @@ class FixedInventory:
         self.refreshed = 0
         self.on_refresh: Callable[[], None] = lambda: None
 
+    def recall(self) -> Advertised:
+        return Advertised()
+
     def look(self, status: api.Status | None, connected_backend: str) -> Advertised:
         del status, connected_backend
         return self.advertised
@@ -315,9 +319,11 @@ class Bench:
     def build(self, pid: int = 1) -> Core:
         """The core as the app wires it, on fakes."""
         clock = SystemClock()
-        holder = lambda: Claimant(pid=pid, token="t", holder="tester")
+        def holder():
+            return Claimant(pid=pid, token="t", holder="tester")
         store = Store(self.folder / "bridge.db", lambda other, token: True)
-        client = lambda: api.ClientInfo(name="tester", pid=pid)
+        def client():
+            return api.ClientInfo(name="tester", pid=pid)
         daemon = Daemon(self.records.dialler(), self.settings, clock, client)
         models = Models(self.inventory, daemon, self.settings, clock)
         return Core(store=store, daemon=daemon, models=models, settings=self.settings, clock=clock, claimant=holder)
@@ -327,7 +333,7 @@ class Bench:
 async def bridge(bench: Bench, *, pid: int = 1) -> AsyncIterator[Client]:
     """A running bridge and the editor on its other side; at the end everything it sent must have been valid."""
     core = bench.build(pid)
-    server = AcpServer(core, bench.settings)
+    server = AcpServer(lambda: core, bench.settings)
     ours, theirs = memory_pair()
     schema = node_modules() / "sdk-2.4/schema/v1/schema.json"
     check = WireCheck(schema)
@@ -336,8 +342,8 @@ async def bridge(bench: Bench, *, pid: int = 1) -> AsyncIterator[Client]:
         peer = Peer(
             Tapped(theirs, check),  # type: ignore[arg-type]
             LineFramer(1 << 26),
-            on_request=lambda call: client._request_of_agent(call),
-            on_notification=lambda note: client._notified(note),
+            on_request=client._request_of_agent,
+            on_notification=client._notified,
             settings=bench.settings,
         )
         client.__init__(peer, check)  # type: ignore[misc]
