@@ -16,6 +16,14 @@ TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
 )
 _LENGTHS = (1, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 10, 11, 12, 14, 17, 22, 70)
+_MATRICES = (
+    ("attn_q", 4096),
+    ("attn_k", 1024),
+    ("attn_v", 1024),
+    ("attn_output", 4096),
+    ("ffn_gate", 14336),
+    ("ffn_up", 14336),
+)
 
 
 def text(value: str) -> bytes:
@@ -92,10 +100,7 @@ class HeaderMaker:
     def _tensors(self) -> tuple[bytes, int]:
         shapes: list[tuple[str, tuple[int, ...], int]] = [("token_embd.weight", (4096, 150_000), Q4_K)]
         for layer in range(self.layers):
-            for part, width in (("attn_q", 4096), ("attn_k", 1024), ("attn_v", 1024), ("attn_output", 4096)):
-                shapes.append((f"blk.{layer}.{part}.weight", (4096, width), Q4_K))
-            for part in ("ffn_gate", "ffn_up"):
-                shapes.append((f"blk.{layer}.{part}.weight", (4096, 14336), Q4_K))
+            shapes += [(f"blk.{layer}.{part}.weight", (4096, width), Q4_K) for part, width in _MATRICES]
             shapes.append((f"blk.{layer}.ffn_down.weight", (14336, 4096), Q4_K))
             shapes += [(f"blk.{layer}.{part}_norm.weight", (4096,), F32) for part in ("attn", "ffn")]
         infos, offset = [], 0

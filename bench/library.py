@@ -8,14 +8,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-import gguf
-import numpy as np
-
+from bench.headers import make_library
 from bench.table import Table
 
 FILES = 200
-#: a real vocabulary of 128,000 tokens takes about this much
-HEADER_TOKENS = 128_000
 
 PROGRAM = """
 import json, sys, time
@@ -38,7 +34,7 @@ def measure(table: Table) -> None:
     """Cold first rows, cold complete, cached."""
     with tempfile.TemporaryDirectory(prefix="md-library-") as name:
         folder = Path(name)
-        _write(folder / "models")
+        make_library(folder / "models", FILES)
         (folder / "data").mkdir(mode=0o700)
         cold = _look(folder)
         cached = [_look(folder) for _ in range(5)]
@@ -46,31 +42,6 @@ def measure(table: Table) -> None:
     table.at_most(f"library of {FILES} headers, cold: first rows ({cold['early']:.0f})", [cold["first"]], 1, "s")
     table.at_most("the same, cold: complete", [cold["whole"]], 8, "s")
     table.at_most("the same, cached: all rows", [each["first"] for each in cached], 50, "ms", scale=1000)
-
-
-def _write(folder: Path) -> None:
-    folder.mkdir()
-    first = folder / "model-000.gguf"
-    writer = gguf.GGUFWriter(first, "llama")
-    writer.add_context_length(4096)
-    writer.add_embedding_length(64)
-    writer.add_block_count(2)
-    writer.add_feed_forward_length(128)
-    writer.add_head_count(4)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_tokenizer_model("gpt2")
-    tokens = [f"token-{number:024d}" for number in range(HEADER_TOKENS)]
-    writer.add_token_list(tokens)
-    writer.add_token_types([1] * HEADER_TOKENS)
-    writer.add_chat_template("{% for m in messages %}{{ m.content }}{% endfor %}")
-    writer.add_tensor("token_embd.weight", np.zeros((64, 64), dtype=np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    content = first.read_bytes()
-    for number in range(1, FILES):
-        (folder / f"model-{number:03d}.gguf").write_bytes(content)
 
 
 def _look(folder: Path) -> dict[str, float]:
