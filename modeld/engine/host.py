@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 import anyio
 
 from modeld.engine import exits
+from modeld.engine.link import Link
 from modeld.engine.messages import (
     WORKER_PROTOCOL,
     Account,
@@ -42,7 +43,7 @@ from modeld.engine.messages import (
     Warm,
     WorkerHello,
 )
-from modeld.engine.wire import BadFrame, frame, from_worker_reader
+from modeld.engine.wire import frame
 from shared.errors import EngineFailed, ModeldError, ModelLoadFailed, TemplateFailed, from_wire
 from shared.protocol.api import Event
 from shared.settings import Settings
@@ -73,11 +74,9 @@ class WorkerHost:
         loop = asyncio.get_running_loop()
         self._hello: asyncio.Future[WorkerHello] = loop.create_future()
         self._imported: asyncio.Future[Imported] = loop.create_future()
-        self._link = _Link(self._receive, self._gone)
-        self._transport: asyncio.SubprocessTransport | None = None
+        self._link = Link(self._receive, self._gone)
         self._heart: asyncio.TimerHandle | None = None
         self._job: Any = None
-        self._rendering_template = False
 
     @classmethod
     async def start(
@@ -116,7 +115,7 @@ class WorkerHost:
         command = [sys.executable, "-P", "-m", "modeld.engine.worker", self.backend]
         command += ["--watchdog", repr(self._settings.worker_watchdog), "--owner", str(os.getpid())]
         try:
-            transport, _ = await loop.subprocess_exec(
+            await loop.subprocess_exec(
                 lambda: self._link,
                 *command,
                 stdin=asyncio.subprocess.PIPE,
@@ -128,8 +127,7 @@ class WorkerHost:
             raise ModelLoadFailed(model="", stage="worker", reason=f"cannot start: {error.strerror}") from error
         finally:
             os.close(stderr)
-        self._transport = transport
-        self.pid = transport.get_pid()
+        self.pid = self._link.pid
         if sys.platform == "win32":
             from modeld.engine.winjob import Job as JobObject
 
@@ -151,7 +149,7 @@ class WorkerHost:
         try:
             return await self._ask(message, Loaded, on_progress=on_progress)
         except EngineFailed as error:
-            stage = "template" if self._transport_code() == exits.TEMPLATE_DEADLINE else "weights"
+            stage = "template" if self._link.exit_code == exits.TEMPLATE_DEADLINE else "weights"
             raise ModelLoadFailed(model=message.identity.name, stage=stage, reason=error.data["reason"]) from error
 
     async def run(self, message: Job, on_events: Callable[[list[Event]], None]) -> Done:
@@ -163,7 +161,7 @@ class WorkerHost:
         try:
             return await self._ask(message, Done, on_events=on_events)
         except EngineFailed as error:
-            if self._transport_code() == exits.TEMPLATE_DEADLINE:
+            if self._link.exit_code == exits.TEMPLATE_DEADLINE:
                 raise TemplateFailed(message=error.data["reason"], index=None) from error
             raise
 
@@ -218,18 +216,14 @@ class WorkerHost:
 
     def kill(self) -> None:
         """End the process now; `exited` follows."""
-        if self._transport is not None and self._transport.get_returncode() is None:
-            try:
-                self._transport.kill()
-            except ProcessLookupError:
-                return  # reaped between the look and the kill
+        self._link.kill()
 
     async def close(self, limit: float) -> None:
         """End the process and see it gone: asked for `limit` seconds, then killed.
 
         Raises EngineFailed when even that does not end it (a process stuck in a driver).
         """
-        if self._transport is None:
+        if self.pid == 0:
             return
         if limit > 0 and not self.exited.is_set():
             self._send(Close())
@@ -290,16 +284,11 @@ class WorkerHost:
         else:
             _settle(waiting.future, answer)
 
-    def _transport_code(self) -> int | None:
-        return None if self._transport is None else self._transport.get_returncode()
-
     def _gone(self, problem: str | None) -> None:
         """Called once, when the process is reaped and its output read to the end."""
-        self.exit_reason = problem or exits.describe_exit(self._transport_code())
+        self.exit_reason = problem or exits.describe_exit(self._link.exit_code)
         if self._heart is not None:
             self._heart.cancel()
-        if self._transport is not None:
-            self._transport.close()
         if self._job is not None:
             self._job.close()
         self.exited.set()
@@ -336,61 +325,3 @@ def _fail(future: asyncio.Future[Any], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
         future.exception()  # nobody may be waiting: that is no fault of its own
-
-
-class _Link(asyncio.SubprocessProtocol):
-    """Bytes to messages, and the end of the process. Whoever reads gets what came before the end first."""
-
-    def __init__(self, receive: Callable[[FromWorker], None], gone: Callable[[str | None], None]) -> None:
-        self._receive = receive
-        self._gone = gone
-        self._reader = from_worker_reader()
-        self._transport: asyncio.SubprocessTransport | None = None
-        self._problem: str | None = None
-        self._exited = self._read_out = self._told = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.SubprocessTransport", transport)
-
-    def write(self, data: bytes) -> None:
-        """Queue bytes for the worker. A worker that reads no more is about to be seen dead."""
-        pipe = self._transport.get_pipe_transport(0) if self._transport is not None else None
-        if pipe is not None and not pipe.is_closing():
-            cast("asyncio.WriteTransport", pipe).write(data)
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        try:
-            messages = self._reader.feed(data)
-        except BadFrame:
-            self._end("the worker wrote something that is no message")
-            return
-        for message in messages:
-            self._receive(message)
-
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        if fd == 1:
-            self._read_out = True
-            self._end(None)  # a worker without its pipe is of no use
-            self._check()
-
-    def process_exited(self) -> None:
-        self._exited = True
-        asyncio.get_running_loop().call_later(0.2, self._finish)  # were the pipe held open by another process
-        self._check()
-
-    def _end(self, problem: str | None) -> None:
-        self._problem = self._problem or problem
-        if self._transport is not None and self._transport.get_returncode() is None:
-            try:
-                self._transport.kill()
-            except ProcessLookupError:
-                return  # gone already
-
-    def _check(self) -> None:
-        if self._exited and self._read_out:
-            self._finish()
-
-    def _finish(self) -> None:
-        if not self._told:
-            self._told = True
-            self._gone(self._problem)
