@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Iterable
@@ -63,8 +64,6 @@ def _read_stamp() -> dict[str, Any]:
 
 
 def _works(python: Path) -> bool:
-    import subprocess
-
     try:
         done = subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -142,7 +141,7 @@ def _try_install(extra: str, have: set[str]) -> set[str]:
 
 def _need_compiler() -> None:
     """llama-cpp-python comes as source: without its wheel a C and C++ compiler is needed (cmake comes by pip)."""
-    if _compiler_found():
+    if _compiler_found() or _llama_is_built():
         return
     if _is_root() and shutil.which("apt-get"):
         say("  no C++ compiler: installing one with apt-get (as root)")
@@ -153,6 +152,15 @@ def _need_compiler() -> None:
             "  Debian: apt-get install build-essential; Fedora: dnf install gcc-c++; macOS: xcode-select --install;\n"
             "  or use the prebuilt engine: make chat BACKEND=openvino"
         )
+
+
+def _llama_is_built() -> bool:
+    """It is installed already, or pip keeps the wheel of an earlier build."""
+    if any(VENV.glob("**/site-packages/llama_cpp_python-*.dist-info")):
+        return True
+    command = [str(PYTHON), "-m", "pip", "cache", "list", "llama_cpp_python", "--format", "abspath"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode == 0 and ".whl" in done.stdout
 
 
 def _compiler_found() -> bool:
