@@ -6,6 +6,7 @@ import os
 import subprocess
 
 import pytest
+
 from clients.home import Home, command, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.model, pytest.mark.timeout(180)]

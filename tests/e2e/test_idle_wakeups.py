@@ -13,11 +13,13 @@ import pytest
 
 from clients.bridge import model_like
 from clients.home import Home
+from counts import FULL
 from shared.settings import Settings
 
 pytestmark = [pytest.mark.e2e, pytest.mark.model, pytest.mark.timeout(180)]
 
-SECONDS = 15.0
+#: the soak watches a whole minute
+SECONDS = 60.0 if FULL else 15.0
 #: one wake-up costs a thread at most this many voluntary switches (timer, file writes, hand-over between threads)
 SWITCHES = 8
 

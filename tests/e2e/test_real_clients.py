@@ -96,7 +96,7 @@ async def test_official_python_sdk(home_up: Home) -> None:
             if update.session_update == "agent_message_chunk":
                 self.text += update.content.text
 
-    editor = Editor()  # type: ignore[abstract] - the library answers "not offered" for the rest
+    editor = Editor()  # type: ignore[abstract]
     log = home_up.folder / "python.log"
     command, *arguments = tapped(home_up, log)
     async with acp.spawn_agent_process(editor, command, *arguments, env=home_up.environ) as (agent, process):
