@@ -20,6 +20,7 @@ from anyio.streams.stapled import StapledByteStream
 
 from acp_bridge.acp.methods.session_prompt import META
 from acp_bridge.session.question import DECLINE, SWITCH
+from acp_bridge.session.turn import sole
 from shared.errors import ModeldError
 from shared.protocol.faults import BadAnswer, MethodNotFound, PeerGone
 from shared.protocol.framing import LineFramer
@@ -37,21 +38,14 @@ def chat(options: argparse.Namespace) -> int:
     prompt = sys.stdin.read() if options.prompt == "-" else options.prompt
     try:
         return anyio.run(_chat, prompt, options)
-    except* ModeldError as errors:
-        error = _first(errors)
-    except* (PeerGone, BadAnswer) as errors:
-        error = _first(errors)
-    except* KeyboardInterrupt:
+    except BaseException as raised:  # noqa: BLE001  the one exception inside the groups is told apart below
+        error = sole(raised)
+    if isinstance(error, KeyboardInterrupt):
         return 130
+    if not isinstance(error, (ModeldError, PeerGone, BadAnswer)):
+        raise error
     print(f"acp-bridge: {getattr(error, 'message', error)}", file=sys.stderr)
     return 1
-
-
-def _first(group: BaseExceptionGroup[Any]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 async def _chat(prompt: str, options: argparse.Namespace) -> int:

@@ -18,19 +18,19 @@ def run(arguments: Sequence[str]) -> int:
     if options.command == "chat":
         from acp_bridge.chat import chat
 
-        return chat(options)
+        return int(chat(options))
     if options.command == "models":
         from acp_bridge.reports import models
 
-        return models(as_json=options.json)
+        return int(models(as_json=options.json))
     if options.command == "doctor":
         from acp_bridge.reports import doctor
 
-        return doctor(as_json=options.json)
+        return int(doctor(as_json=options.json))
     if options.command == "install":
         from acp_bridge.install import install
 
-        return install(options)
+        return int(install(options))
     _parser().print_help(sys.stderr)
     return 2
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from acp_bridge.doctor import doctor_report
+from acp_bridge.doctor import findings, report_text
 from acp_bridge.failures import BadChoice, UnknownConversation
 from acp_bridge.picker import NOTHING, Picker, RemoteModel, build_picker
 from acp_bridge.resolve import checked_pick, resolve, resolve_healed
@@ -192,8 +192,9 @@ class Core:
 
     def picker(self, live: LiveConversation) -> Picker:
         """The picker of this conversation, from what is known now."""
-        models = self.models
-        return build_picker(models.rows, models.remotes, live.conversation.model, models.default, models.away)
+        models, pick = self.models, live.conversation.model
+        reason = models.reason if not pick or models.row(pick) is not None else models.missing(pick)
+        return build_picker(models.rows, models.remotes, pick, models.default, reason)
 
     def pick(self, live: LiveConversation, value: object) -> None:
         """Record the user's intent; nothing is loaded. Raises ModelNotFound for what is not offered."""
@@ -272,7 +273,7 @@ class Core:
 
     def _resolve(self, live: LiveConversation, current: str) -> api.LibraryRow | RemoteModel:
         wanted = self.picker(live).current if current == NOTHING else current
-        return resolve(wanted, self.models.rows, self.models.remotes, self.models.away.reason)
+        return resolve(wanted, self.models.rows, self.models.remotes, self.models.missing(wanted))
 
     def show(self, live: LiveConversation, event: Shown) -> None:
         """Show an event of a conversation that is still open."""
@@ -312,7 +313,7 @@ class Core:
     async def doctor_text(self) -> str:
         """What works and what does not, each with its next step."""
         await self.daemon.reconnect()
-        return doctor_report(self.daemon, self.models, self.store)
+        return report_text(findings(self.daemon, self.models, self.store))
 
     # --- pushes --------------------------------------------------------------------------------
 

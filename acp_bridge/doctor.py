@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from acp_bridge.daemon.client import Daemon
@@ -10,30 +13,44 @@ if TYPE_CHECKING:
     from acp_bridge.session.store import Store
 
 
-def doctor_report(daemon: Daemon, models: Models, store: Store) -> str:
-    """Findings as a list: modeld, the library, the conversations."""
-    return "\n".join(f"- {line}" for line in [*_daemon(daemon), *_models(models), *_store(store)])
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the report. `good` false means that something has to be done."""
+
+    about: str
+    text: str
+    good: bool = True
 
 
-def _daemon(daemon: Daemon) -> list[str]:
+def findings(daemon: Daemon, models: Models, store: Store) -> list[Finding]:
+    """On modeld, the models and the conversations."""
+    return [*_daemon(daemon), *_models(models), *_store(store)]
+
+
+def report_text(found: Sequence[Finding]) -> str:
+    """For a conversation."""
+    return "\n".join(f"- {finding.about}: {finding.text}" for finding in found)
+
+
+def _daemon(daemon: Daemon) -> list[Finding]:
     status = daemon.status
     if status is None:
-        return [f"modeld: {daemon.detection.state.replace('_', ' ')}; {daemon.detection.error().message}"]
-    lines = [f"modeld: running as {status.role}, backend {status.backend}, version {status.version}"]
+        state = daemon.detection.state.replace("_", " ")
+        return [Finding(about="modeld", text=f"{state}; {daemon.detection.error().message}", good=False)]
+    role = f"running as {status.role}, backend {status.backend}, version {status.version}"
+    found = [Finding(about="modeld", text=role)]
     if status.memory.pressure:
-        lines.append("memory: under pressure; `/unload` frees the model")
+        found.append(Finding(about="memory", text="under pressure; unload the model to help", good=False))
     if status.last_error:
-        lines.append(f"last error: {status.last_error.get('message', '')}")
-    return lines
+        found.append(Finding(about="last error", text=str(status.last_error.get("message", ""))))
+    return found
 
 
-def _models(models: Models) -> list[str]:
-    if models.away.reason:
-        return [f"models: {models.away.reason}"]
+def _models(models: Models) -> list[Finding]:
     if not models.rows:
-        return ["models: none; `modeld pull starter` gets a small one"]
-    return [f"models: {len(models.rows)} that can be served"]
+        return [Finding(about="models", text=f"none; {models.reason}", good=False)]
+    return [Finding(about="models", text=f"{len(models.rows)} that can be served")]
 
 
-def _store(store: Store) -> list[str]:
-    return [f"conversations: {finding}" for finding in store.damaged] or ["conversations: saved in this data root"]
+def _store(store: Store) -> list[Finding]:
+    damaged = [Finding(about="conversations", text=text, good=False) for text in store.damaged]
+    return damaged or [Finding(about="conversations", text="saved in this data root")]

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from acp_bridge.models import Advertised
-from acp_bridge.picker import Away
-from acp_bridge.rowcache import CachedRow, RowCache
+from acp_bridge.rowcache import RowCache
+from shared.catalog.capability import InstanceSeen, OwnerSeen, Serveable, serveable_backend
+from shared.catalog.entry import ModelEntry
+from shared.catalog.rows import Live, hidden_reason, missing_reason, picker_rows
 from shared.protocol import api
 
 if TYPE_CHECKING:
-    from shared.catalog.library import Library
     from acp_bridge.daemon.records import Records
-    from shared.catalog.entry import ModelEntry
+    from shared.catalog.library import Library
+    from shared.lease.reader import Survey
     from shared.paths import DataRoot
     from shared.settings import Settings
+
+#: Records of this boot and of any other, as the graced answer tells them apart.
+THIS_BOOT = "this"
+NO_MODELS = "no models yet; `modeld pull starter` gets a small one"
 
 
 class RecordedInventory:
@@ -28,88 +34,117 @@ class RecordedInventory:
         self._settings = settings
         self._cache = RowCache(root.path / "bridge.rows")
         self._library: Library | None = None
+        self._listener: Callable[[], None] = _nothing
+        self._entries: Sequence[ModelEntry] = ()
+        self._live = Live(serveable=Serveable(backend="", standing="none"))
 
-    @property
-    def library(self) -> Library:
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """See acp_bridge.models.Inventory."""
+        self._listener = listener
+
+    def recall(self) -> Advertised:
+        """See acp_bridge.models.Inventory."""
+        return self._advertise(self._cache.read(), None, "", {})
+
+    def look(
+        self, status: api.Status | None, connected_backend: str, rejected: Mapping[str, str]
+    ) -> Advertised:
+        """See acp_bridge.models.Inventory."""
+        entries = self._opened().rows()
+        self._cache.write(entries)
+        return self._advertise(entries, status, connected_backend, rejected)
+
+    def poke(self) -> None:
+        """See acp_bridge.models.Inventory."""
+        if self._library is not None:
+            self._library.rows(0)
+
+    def refresh(self, wait: float = 0.0) -> bool:
+        """See acp_bridge.models.Inventory."""
+        return self._opened().refresh(wait)
+
+    def missing(self, name: str) -> str:
+        """See acp_bridge.models.Inventory."""
+        return missing_reason(name, self._entries, self._live)
+
+    def _opened(self) -> Library:
         """The library of this process, imported and opened at first use."""
         if self._library is None:
             from shared.catalog.library import Library
 
             self._library = Library(self._root, self._settings)
+            self._library.on_change(lambda: self._listener())
         return self._library
 
-    def recall(self) -> Advertised:
-        """See acp_bridge.models.Inventory."""
-        return self._advertise(self._cache.read(), None, "")
-
-    def look(self, status: api.Status | None, connected_backend: str) -> Advertised:
-        """See acp_bridge.models.Inventory."""
-        rows = tuple(CachedRow(row=row_of(entry), backends=entry.backends) for entry in self.library.rows())
-        self._cache.write(rows)
-        return self._advertise(rows, status, connected_backend)
-
-    def refresh(self) -> None:
-        """See acp_bridge.models.Inventory."""
-        self.library.refresh()
-
     def _advertise(
-        self, rows: tuple[CachedRow, ...], status: api.Status | None, connected_backend: str
+        self,
+        entries: Sequence[ModelEntry],
+        status: api.Status | None,
+        connected_backend: str,
+        rejected: Mapping[str, str],
     ) -> Advertised:
-        backend, away = self._serveable(connected_backend)
-        if not backend:
-            return Advertised(away=away)
-        shown = tuple(with_state(known.row, backend, status) for known in rows if backend in known.backends)
-        return Advertised(rows=shown, away=away)
+        serveable = self._serveable(connected_backend)
+        self._entries = entries
+        self._live = Live(serveable=serveable, status=status, rejected=rejected)
+        rows = picker_rows(entries, self._live)
+        return Advertised(
+            rows=tuple(rows),
+            reason="" if rows else self._empty_reason(serveable),
+            grace_left=serveable.remaining,
+        )
 
-    def _serveable(self, connected_backend: str) -> tuple[str, Away]:
+    def _empty_reason(self, serveable: Serveable) -> str:
+        if not serveable.backend:
+            return self._records.detect().error().message
+        return hidden_reason(self._entries, self._live) or NO_MODELS
+
+    def _serveable(self, connected_backend: str) -> Serveable:
         if connected_backend:
-            return connected_backend, Away()
-        detection = self._records.detect()
+            return Serveable(backend=connected_backend, standing="live")
         survey = self._records.survey()
-        reason = detection.error().message
-        living = next((view.backend for view in survey.living), "")
-        if survey.owner is not None and survey.owner.standing == "held":
-            living = survey.owner.backend
-        if living:
-            return living, Away()
-        recent = detection.last_seen is not None and 0 <= detection.last_seen <= self._settings.grace_window
-        if recent and survey.last is not None:
-            state = "stopped, start modeld" if detection.stopped else "restarting"
-            return survey.last.backend, Away(state=state, reason=reason)
-        return "", Away(reason=reason)
+        now = time.monotonic()
+        noticed = {instance: now - ago for instance, ago in self._records.noticed().items()}
+        return serveable_backend(
+            owner_seen(survey),
+            instances_seen(survey),
+            wall=time.time(),
+            awake=now,
+            boot_id=THIS_BOOT,
+            grace=self._settings.grace_window,
+            noticed=noticed,
+        )
 
 
-def row_of(entry: ModelEntry) -> api.LibraryRow:
-    """An entry of the library, without live state."""
-    return api.LibraryRow(
-        name=entry.name,
-        title=entry.title,
-        backend="",
-        format=entry.format,
-        path=entry.path,
-        size_bytes=entry.size_bytes,
-        architecture=entry.architecture,
-        parameters=entry.parameters,
-        quantization=entry.quantization,
-        context_train=entry.context_train,
-        digest=entry.digest,
-        source=entry.source,
-        has_template=entry.has_template,
-        tools=entry.tools,
-        thinking=entry.thinking,
-        vision=entry.vision,
-        fim=entry.fim is not None,
-        embedding_only=entry.embedding_only,
-        reason=entry.problem,
+def owner_seen(survey: Survey) -> OwnerSeen | None:
+    """The newest lease, as the graced answer reads it."""
+    last = survey.last
+    if last is None:
+        return None
+    return OwnerSeen(
+        instance=last.instance,
+        backend=last.backend,
+        live=last.standing == "held",
+        last_sign=time.time() - last.age_s,
+        boot_id=THIS_BOOT if last.same_boot else "",
+        released=last.released_reason,
     )
 
 
-def with_state(row: api.LibraryRow, backend: str, status: api.Status | None) -> api.LibraryRow:
-    """The row as it stands in the slot now."""
-    return msgspec.structs.replace(row, backend=backend, state=_state(row.name, status))
+def instances_seen(survey: Survey) -> list[InstanceSeen]:
+    """Every instance of the records, as the graced answer reads it."""
+    return [
+        InstanceSeen(
+            instance=view.instance,
+            backend=view.backend,
+            started=view.started,
+            boot_id=THIS_BOOT if view.same_boot else "",
+            dead=view.dead and not view.ended_reason,
+            ended=view.ended_reason,
+            ended_at=time.time() - (view.ended_age_s or 0.0),
+        )
+        for view in survey.instances
+    ]
 
 
-def _state(name: str, status: api.Status | None) -> api.RowState:
-    if status is None or status.active is None or status.active.name != name:
-        return "not loaded"
-    return "active" if status.state == "Busy" else "loaded"
+def _nothing() -> None:
+    """Nobody listens yet."""

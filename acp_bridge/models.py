@@ -5,14 +5,15 @@ Reading the library and the records happens in threads; `rows` and `away` answer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
 import anyio.to_thread
 import msgspec
 
-from acp_bridge.picker import Away, RemoteModel
+from acp_bridge.picker import RemoteModel
 from acp_bridge.resolve import HealDebounce
 from shared.protocol import api
 
@@ -22,26 +23,52 @@ if TYPE_CHECKING:
     from shared.settings import Settings
 
 
+#: New and removed files show within 15 s; each check wakes an idle process.
+FILES_CHECK_S = 12.0
+#: How long the heal of a missing model waits for the library.
+HEAL_LOOK_S = 1.0
+#: The grace has surely ended this long after its end.
+GRACE_END_S = 0.05
+
+
 class Advertised(msgspec.Struct, frozen=True, kw_only=True):
-    """One look: the local models that may be shown, and why they cannot run now, if so."""
+    """One look: the local models that may be shown; when there are none, `reason` says why.
+
+    `grace_left` in seconds: how long they stay listed while modeld is away, 0 while it is there.
+    """
 
     rows: tuple[api.LibraryRow, ...] = ()
-    away: Away = Away()
+    reason: str = ""
+    grace_left: float = 0.0
 
 
 class Inventory(Protocol):
-    """The library and the records, behind one blocking call each."""
+    """The library and the records. `recall`, `look` and `refresh` block and run in threads."""
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """`listener` is called from any thread when the files changed."""
+        ...
 
     def recall(self) -> Advertised:
-        """What was advertised last, as far as it still may be. Blocking; a few milliseconds at most."""
+        """What was advertised last, as far as it still may be; a few milliseconds at most."""
         ...
 
-    def look(self, status: api.Status | None, connected_backend: str) -> Advertised:
-        """What may be advertised now. Blocking; cheap when nothing changed."""
+    def look(
+        self, status: api.Status | None, connected_backend: str, rejected: Mapping[str, str]
+    ) -> Advertised:
+        """What may be advertised now; cheap when nothing changed."""
         ...
 
-    def refresh(self) -> None:
-        """Scan the library again. Blocking."""
+    def poke(self) -> None:
+        """Have the files looked at again, in the background."""
+        ...
+
+    def refresh(self, wait: float = 0.0) -> object:
+        """Scan the library again, and wait for it up to `wait` seconds."""
+        ...
+
+    def missing(self, name: str) -> str:
+        """Why this model was not among the rows of the last look."""
         ...
 
 
@@ -67,9 +94,13 @@ class Models:
         return self._advertised.rows
 
     @property
-    def away(self) -> Away:
-        """Why they cannot run at this moment, if so."""
-        return self._advertised.away
+    def reason(self) -> str:
+        """Why there are no rows, "" when there are some."""
+        return self._advertised.reason
+
+    def missing(self, name: str) -> str:
+        """Why this pick is not among the rows."""
+        return self._advertised.reason or self._inventory.missing(name)
 
     @property
     def default(self) -> str:
@@ -95,17 +126,39 @@ class Models:
         self._moved.set()
 
     async def run(self) -> None:
-        """Keep the view: it is looked at again after each `touch`."""
+        """Keep the view: looked at again after each `touch`, when the files change, and when the grace ends."""
+        loop = asyncio.get_running_loop()
+        self._inventory.on_change(lambda: _call(loop, self.touch))
         recalled = await anyio.to_thread.run_sync(self._inventory.recall)
         if recalled.rows:
             self._become(recalled)
         while True:
             self._moved = anyio.Event()
             await self._look()
+            while not await self._moved_within(self._pause()):
+                if self._advertised.grace_left:
+                    break
+                self._inventory.poke()
+
+    def _pause(self) -> float:
+        left = self._advertised.grace_left
+        return min(FILES_CHECK_S, left + GRACE_END_S) if left else FILES_CHECK_S
+
+    async def look(self, limit: float) -> None:
+        """One look at everything now, complete within `limit` seconds or not."""
+        await anyio.to_thread.run_sync(self._inventory.refresh, limit)
+        await self._look()
+
+    async def _moved_within(self, seconds: float) -> bool:
+        with anyio.move_on_after(seconds):
             await self._moved.wait()
+        return self._moved.is_set()
 
     async def _look(self) -> None:
-        advertised = await anyio.to_thread.run_sync(self._inventory.look, self._daemon.status, self._daemon.backend)
+        status = self._daemon.status
+        advertised = await anyio.to_thread.run_sync(
+            self._inventory.look, status, self._daemon.backend, self._daemon.rejected
+        )
         self._become(advertised)
 
     def _become(self, advertised: Advertised) -> None:
@@ -128,8 +181,16 @@ class Models:
         self._healing = anyio.Event()
         try:
             await self._daemon.reconnect()
-            await anyio.to_thread.run_sync(self._inventory.refresh)
+            await anyio.to_thread.run_sync(self._inventory.refresh, HEAL_LOOK_S)
             await self._look()
         finally:
             self._healing.set()
             self._healing = None
+
+
+def _call(loop: asyncio.AbstractEventLoop, work: Callable[[], None]) -> None:
+    """From another thread; a loop that has ended needs no news."""
+    try:
+        loop.call_soon_threadsafe(work)
+    except RuntimeError:
+        return

@@ -56,37 +56,30 @@ class RemoteModel(msgspec.Struct, frozen=True, kw_only=True):
     context: int = 0
 
 
-class Away(msgspec.Struct, frozen=True, kw_only=True):
-    """Why local models cannot run at this moment: one line for descriptions. Empty when they can."""
-
-    state: str = ""
-    reason: str = ""
-
-
 def build_picker(
     rows: Sequence[LibraryRow],
     remotes: Sequence[RemoteModel],
     pick: str,
     default: str,
-    away: Away,
+    reason: str,
 ) -> Picker:
     """The picker for one conversation.
 
     `rows` are the advertised local models; `pick` is what the user picked ("" when nothing yet); `default` is used
-    while nothing was picked. A pick that is not advertised stays, marked with the reason, and stays current.
+    while nothing was picked; `reason` says why the pick, or everything, is missing. A pick that is not advertised stays, marked with the reason, and stays current.
     """
-    local = tuple(_local(row, away) for row in rows if not row.embedding_only)
+    local = tuple(_local(row) for row in rows if not row.embedding_only)
     groups = [Group(id=LOCAL_GROUP, name="Local models", choices=local)] if local else []
     for provider in dict.fromkeys(model.provider for model in remotes):
         choices = tuple(_remote(model) for model in remotes if model.provider == provider)
         groups.append(Group(id=f"remote-{provider}", name=provider, choices=choices))
     known = [choice.value for group in groups for choice in group.choices]
     if pick and pick not in known:
-        lost = Choice(value=pick, name=short_name(pick), description=f"not available: {away.reason or 'not found'}")
+        lost = Choice(value=pick, name=short_name(pick), description=f"not available: {reason or 'not found'}")
         groups.append(Group(id=AWAY_GROUP, name="Not available", choices=(lost,)))
         known.append(pick)
     if not known:
-        nothing = Choice(value=NOTHING, name="No local models", description=away.reason or "the library is empty")
+        nothing = Choice(value=NOTHING, name="No local models", description=reason or "the library is empty")
         groups.append(Group(id=AWAY_GROUP, name="Not available", choices=(nothing,)))
         known.append(NOTHING)
     current = pick or (default if default in known else known[0])
@@ -98,11 +91,12 @@ def short_name(name: str) -> str:
     return name if len(name) <= NAME_LENGTH else name[: NAME_LENGTH - 1] + "…"
 
 
-def describe(row: LibraryRow, away: Away) -> str:
+def describe(row: LibraryRow) -> str:
     """State first, then size and context."""
-    facts = [away.state or row.state]
-    if row.reason and not away.state:
-        facts[0] += f" ({row.reason})"
+    if row.state == "restarting":
+        facts = [row.reason or row.state]
+    else:
+        facts = [f"{row.state} ({row.reason})" if row.reason else row.state]
     if row.size_bytes:
         facts.append(size_text(row.size_bytes))
     if row.context_train:
@@ -117,8 +111,8 @@ def size_text(size: int) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
 
-def _local(row: LibraryRow, away: Away) -> Choice:
-    return Choice(value=row.name, name=short_name(row.title or row.name), description=describe(row, away))
+def _local(row: LibraryRow) -> Choice:
+    return Choice(value=row.name, name=short_name(row.title or row.name), description=describe(row))
 
 
 def _remote(model: RemoteModel) -> Choice:

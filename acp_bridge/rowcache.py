@@ -1,23 +1,17 @@
-"""The rows of the last look, kept on disk: a picker is filled before the library's code is even imported.
+"""The models of the last look, kept on disk: a picker is filled before the library's code is even imported.
 
-Advisory: what executes is resolved against the library itself. A file that cannot be read or written is no row.
+Advisory: what executes is resolved against the library itself. A file that cannot be read or written is no model.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from shared.protocol.api import LibraryRow
-
-
-class CachedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A model of the library, without live state, and the backends that can serve it."""
-
-    row: LibraryRow
-    backends: tuple[str, ...]
+from shared.catalog.entry import ModelEntry
 
 
 class RowCache:
@@ -27,19 +21,19 @@ class RowCache:
         self._path = path
         self._written: bytes | None = None
 
-    def read(self) -> tuple[CachedRow, ...]:
-        """The rows of the last look of any bridge; empty when there are none to be had."""
+    def read(self) -> tuple[ModelEntry, ...]:
+        """The models of the last look of any bridge; none when there is nothing to be had."""
         try:
             data = self._path.read_bytes()
-            rows = msgspec.json.decode(data, type=tuple[CachedRow, ...])
+            entries = msgspec.json.decode(data, type=tuple[ModelEntry, ...])
         except (OSError, msgspec.DecodeError):
             return ()
         self._written = data
-        return rows
+        return entries
 
-    def write(self, rows: tuple[CachedRow, ...]) -> None:
-        """Replace the file when the rows differ. Silent on a root that cannot be written: nothing depends on it."""
-        data = msgspec.json.encode(rows)
+    def write(self, entries: Sequence[ModelEntry]) -> None:
+        """Replace the file when the models differ. Silent on a root that cannot be written: nothing depends on it."""
+        data = msgspec.json.encode([light(entry) for entry in entries])
         if data == self._written:
             return
         part = self._path.with_name(f"{self._path.name}.{os.getpid()}")
@@ -49,3 +43,8 @@ class RowCache:
         except OSError:
             return
         self._written = data
+
+
+def light(entry: ModelEntry) -> ModelEntry:
+    """The entry without what only an engine needs, so that a hundred of them are read in a millisecond."""
+    return msgspec.structs.replace(entry, template="", templates=(), kv=(), tensor_types={}, shards=())

@@ -74,6 +74,7 @@ class Daemon:
         self.detection = Detection(state="not_running")
         self.looked = anyio.Event()
         self._key: object = None
+        self.rejected: dict[str, str] = {}
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """`listener` runs in the loop after each change of `status` or `detection`."""

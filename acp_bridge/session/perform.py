@@ -48,7 +48,7 @@ class Performer:
             return f"{argument} answers from now on. It is loaded at the next message."
         current = self._core.picker(live).current
         row = self._core.models.row(current)
-        state = describe(row, self._core.models.away) if row is not None else self._core.models.away.reason
+        state = describe(row) if row is not None else self._core.models.missing(current)
         others = "\n".join(f"- `{value}`" for value in self._core.picker(live).values())
         return f"`{current}`: {state}\n\n{others}"
 

@@ -180,18 +180,30 @@ class FixedInventory:
     def __init__(self, *rows: api.LibraryRow) -> None:
         self.advertised = Advertised(rows=rows)
         self.refreshed = 0
+        self.looks = 0
         self.on_refresh: Callable[[], None] = lambda: None
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        self.changed = listener
 
     def recall(self) -> Advertised:
         return Advertised()
 
-    def look(self, status: api.Status | None, connected_backend: str) -> Advertised:
-        del status, connected_backend
+    def look(self, status: api.Status | None, connected_backend: str, rejected: Any) -> Advertised:
+        del status, connected_backend, rejected
+        self.looks += 1
         return self.advertised
 
-    def refresh(self) -> None:
+    def poke(self) -> None:
+        pass
+
+    def refresh(self, wait: float = 0.0) -> None:
+        del wait
         self.refreshed += 1
         self.on_refresh()
+
+    def missing(self, name: str) -> str:
+        return f"{name} is gone"
 
 
 class Records:
