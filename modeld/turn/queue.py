@@ -13,10 +13,13 @@ from typing import Literal
 
 import msgspec
 
+from modeld.slot.state import covers
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity, serves
 from shared.errors import QueueFull
 from shared.settings import Settings
 
+#: What is resident, or is being loaded already.
+Resident = ResolvedIdentity | RequestedIdentity
 Kind = Literal["turn", "load", "unload", "embed", "warm", "fill"]
 #: Lower goes first. Warm and fill give way to whatever a person waits for.
 PRIORITY: dict[str, int] = {"turn": 0, "load": 0, "unload": 0, "embed": 0, "fill": 1, "warm": 2}
@@ -115,7 +118,7 @@ class TurnQueue:
 
     # --- the choice ----------------------------------------------------------------------------
 
-    def next(self, now: float, resident: ResolvedIdentity | None, resident_since: float) -> Ticket | None:
+    def next(self, now: float, resident: Resident | None, resident_since: float) -> Ticket | None:
         """The ticket that should have the slot now, or None: nobody, or a switch that has to wait. Changes nothing."""
         order = self.order(now, resident, resident_since)
         if not order:
@@ -123,7 +126,7 @@ class TurnQueue:
         first = order[0]
         return None if self._must_wait(first, now, resident, resident_since) else first
 
-    def order(self, now: float, resident: ResolvedIdentity | None, resident_since: float) -> list[Ticket]:
+    def order(self, now: float, resident: Resident | None, resident_since: float) -> list[Ticket]:
         """All tickets as they would be served if none came or left: a ticket's place is its index plus one."""
         left = dict(self._waiting)
         served = dict(self._served)
@@ -146,7 +149,7 @@ class TurnQueue:
         self._serial += 1
         self._served[ticket.client] = self._serial
 
-    def next_moment(self, now: float, resident: ResolvedIdentity | None, resident_since: float) -> float | None:
+    def next_moment(self, now: float, resident: Resident | None, resident_since: float) -> float | None:
         """When the choice may change by time alone: a deadline, a hold's end, an affinity bound."""
         moments = [ticket.deadline for ticket in self._waiting.values()]
         switches = [ticket for ticket in self._waiting.values() if not _fits(ticket, resident)]
@@ -159,7 +162,7 @@ class TurnQueue:
         tickets: list[Ticket],
         served: dict[int, int],
         now: float,
-        resident: ResolvedIdentity | None,
+        resident: Resident | None,
         resident_since: float,
     ) -> Ticket:
         front = [ticket for ticket in tickets if ticket.front]
@@ -180,7 +183,7 @@ class TurnQueue:
         pool = overdue or fitting or candidates
         return min(pool, key=lambda ticket: (served.get(ticket.client, 0), ticket.number))
 
-    def _must_wait(self, ticket: Ticket, now: float, resident: ResolvedIdentity | None, resident_since: float) -> bool:
+    def _must_wait(self, ticket: Ticket, now: float, resident: Resident | None, resident_since: float) -> bool:
         """A switch waits for the holds of others, up to its bound."""
         if resident is None or ticket.front or _fits(ticket, resident) or now >= self._bound(ticket, resident_since):
             return False
@@ -191,10 +194,17 @@ class TurnQueue:
         return max(ticket.arrived, resident_since) + patience
 
 
-def _fits(ticket: Ticket, resident: ResolvedIdentity | None) -> bool:
+def _fits(ticket: Ticket, resident: Resident | None) -> bool:
     if resident is None or ticket.wanted is None:
         return True
-    return serves(resident, ticket.wanted)
+    return fits(resident, ticket.wanted)
+
+
+def fits(resident: Resident, wanted: RequestedIdentity) -> bool:
+    """Whether `wanted` needs no other model than the one that is resident or on its way."""
+    if isinstance(resident, RequestedIdentity):
+        return covers(resident, wanted)
+    return serves(resident, wanted)
 
 
 class Uses:

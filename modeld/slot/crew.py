@@ -1,0 +1,144 @@
+"""The worker processes by their number: started, given the load, watched, and proven gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.lowlevel
+
+from modeld.slot import events as ev
+from shared.errors import EngineFailed, ModeldError, ModelLoadFailed
+
+if TYPE_CHECKING:
+    from modeld.engine.host import WorkerHost
+    from modeld.engine.messages import Load, Loaded
+    from shared.settings import Settings
+
+StartWorker = Callable[[], Awaitable["WorkerHost"]]
+#: How long a worker that was asked to close may take before it is killed. Its memory is wanted.
+CLOSE_SECONDS = 2.0
+
+
+class Crew:
+    """Hosts in force. `tell` gets each worker's WorkerUp and, exactly once, its WorkerGone."""
+
+    def __init__(self, start: StartWorker, settings: Settings, tell: Callable[[ev.Event], None]) -> None:
+        self._start = start
+        self._settings = settings
+        self._tell = tell
+        self._hosts: dict[int, WorkerHost] = {}
+        self._wanted: set[int] = set()
+        self._told: set[int] = set()
+        self._doomed: set[int] = set()
+        self.refused: Callable[[int, ModeldError], None] = lambda worker, error: None
+
+    def host(self, worker: int | None) -> WorkerHost | None:
+        """The process of that number, None before it is up and after it is gone."""
+        return self._hosts.get(worker) if worker is not None else None
+
+    @property
+    def alive(self) -> int:
+        """How many processes are not proven gone."""
+        return len(self._hosts)
+
+    async def start(self, worker: int) -> None:
+        """Spawn, wait for the import, then watch until the end."""
+        self._wanted.add(worker)
+        try:
+            host = await self._start()
+        except ModeldError as error:
+            if worker not in self._doomed:
+                self.refused(worker, error)
+            self._gone(worker, error.message)
+            return
+        self._hosts[worker] = host
+        if worker in self._doomed:  # closed while it came up
+            await self._end(worker, host, kill=True)
+            return
+        try:
+            await host.imported()
+        except ModeldError as error:
+            if worker not in self._doomed:
+                self.refused(worker, error)
+        else:
+            self._tell(ev.WorkerUp(worker=worker))
+        await host.exited.wait()
+        if worker not in self._doomed:
+            self._gone(worker, host.exit_reason)
+
+    async def close(self, worker: int, *, kill: bool) -> None:
+        """End it and prove it gone. One that is still coming up is ended as soon as it can be."""
+        self._doomed.add(worker)
+        host = self._hosts.get(worker)
+        if host is not None:
+            await self._end(worker, host, kill=kill)
+        elif worker in self._told or worker not in self._wanted:
+            self._gone(worker, "never started")
+
+    async def _end(self, worker: int, host: WorkerHost, *, kill: bool) -> None:
+        with anyio.CancelScope(shield=True):
+            resume(host)
+            while not host.exited.is_set():
+                try:
+                    await host.close(0 if kill else CLOSE_SECONDS)
+                except EngineFailed:
+                    # A process stuck in a driver: nothing may be loaded beside it, so keep at it.
+                    await anyio.sleep(CLOSE_SECONDS)
+        self._gone(worker, host.exit_reason)
+
+    def note_exit(self, worker: int) -> None:
+        """Somebody saw the process end: tell it now, before anything else is concluded from it."""
+        host = self._hosts.get(worker)
+        if host is not None and host.exited.is_set():
+            self._gone(worker, host.exit_reason)
+
+    def _gone(self, worker: int, reason: str) -> None:
+        self._hosts.pop(worker, None)
+        if worker not in self._told:
+            self._told.add(worker)
+            self._tell(ev.WorkerGone(worker=worker, reason=reason))
+
+    async def load(self, worker: int, message: Load, progress: Callable[[float], None]) -> Loaded:
+        """Load, bounded by lack of progress. Raises ModelLoadFailed and the engine's own errors."""
+        host = self._hosts.get(worker)
+        if host is None:
+            raise ModelLoadFailed(model=message.identity.name, stage="worker", reason="the worker has gone")
+        limit = self._settings.load_stall
+        with anyio.CancelScope(deadline=anyio.current_time() + limit) as scope:
+
+            def moved(fraction: float) -> None:
+                scope.deadline = anyio.current_time() + limit
+                progress(fraction)
+
+            return await host.load(message, moved)
+        reason = f"no progress for {limit:.0f} s"
+        raise ModelLoadFailed(model=message.identity.name, stage="weights", reason=reason)
+
+    def pause(self) -> None:
+        """The lease is frozen: nobody decodes until it thaws. Windows has no such signal; the watchdog stands."""
+        for host in self._hosts.values():
+            _signal(host, "SIGSTOP")
+
+    def resume(self) -> None:
+        """The lease has thawed."""
+        for host in self._hosts.values():
+            resume(host)
+
+
+def resume(host: WorkerHost) -> None:
+    """Let a paused worker run: one that is stopped cannot answer a polite close."""
+    _signal(host, "SIGCONT")
+
+
+def _signal(host: WorkerHost, name: str) -> None:
+    if sys.platform == "win32" or host.exited.is_set() or not host.pid:
+        return
+    try:
+        os.kill(host.pid, getattr(signal, name))
+    except ProcessLookupError:
+        return  # its end is on its way to us

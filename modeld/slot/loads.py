@@ -1,0 +1,251 @@
+"""Loading: from a granted wish to a resident model, with its checks in the order that keeps memory safe."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.to_thread
+
+from modeld.engine.messages import Load
+from modeld.memory import policy
+from modeld.memory.probe import private_bytes
+from modeld.slot import effects as fx
+from modeld.slot import events as ev
+from modeld.slot.ports import ReadMemory
+from modeld.slot.request import footprint_key, identity_of, merged, require_servable
+from modeld.slot.work import Stopped, Work
+from modeld.turn.queue import fits
+from shared.catalog import fit
+from shared.errors import InsufficientMemory, ModeldError, from_wire
+from shared.protocol import api
+
+if TYPE_CHECKING:
+    from modeld.slot.driver import Slot
+    from shared.catalog.entry import ModelEntry
+    from shared.catalog.identity import RequestedIdentity
+
+_RECOVERY_POLL = 0.05
+
+
+class Loads:
+    """Carries out the machine's load effects, and keeps what is known of the resident model."""
+
+    def __init__(self, slot: Slot, read_memory: ReadMemory) -> None:
+        self._slot = slot
+        self.read_memory = read_memory
+        self.seconds: dict[str, float] = {}
+        self.capabilities: dict[str, Any] = {}
+        self.measured: int | None = None
+        self.warnings: list[str] = []
+        self.plan: api.MemoryPlan | None = None
+        self.runtime_digest = ""
+        self.entry: ModelEntry | None = None
+        self.fraction = 0.0
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._listeners: dict[int, list[Work]] = {}
+        self._entries: dict[int, tuple[ModelEntry, api.MemoryPlan | None]] = {}
+
+    # --- towards works -------------------------------------------------------------------------
+
+    async def ensure(self, work: Work, entry: ModelEntry, config: api.LoadConfig) -> bool:
+        """Make the model resident for `work`; whether a load was needed.
+
+        Raises Stopped, ModelLoadFailed, InsufficientMemory, BackendMismatch, NotOwner.
+        """
+        slot = self._slot
+        wanted = work.ticket.wanted
+        assert wanted is not None
+        await slot.owner.ensure()
+        await slot.owner.confirm()
+        state = slot.machine.state
+        if state.active is not None and fits(state.active, wanted):
+            return False
+        require_servable(entry, slot.backend)
+        joining = state.load is not None and fits(state.load.target, wanted)
+        if not joining:
+            entry = await anyio.to_thread.run_sync(slot.shelf.checked, entry)
+        target = identity_of(entry, merged(config, slot.records.config(entry.name)), slot.backend)
+        if joining and state.load is not None:
+            target = state.load.target
+        else:
+            await self._validate(entry, target)
+        if work.stopped.is_set():
+            raise Stopped
+        began = slot.now()
+        active = slot.machine.state.active
+        if active is not None and not fits(active, wanted):
+            self._note_switch(work, active.name)
+        slot.feed(ev.LoadAsked(target=target, caller=work.ticket.number, allow_switch=True))
+        job = slot.machine.state.load
+        if job is None:
+            return False
+        self._entries.setdefault(job.number, (entry, None))
+        try:
+            await self._wait(work, job.number, job.unloads)
+        finally:
+            work.load_s = slot.now() - began
+        return True
+
+    def _note_switch(self, work: Work, active: str) -> None:
+        client = work.ticket.client_name
+        self._slot.log(f"switching from {active} to {work.ticket.model} for {client}")
+        self._slot.records.audit("switch", client, {"from": active, "to": work.ticket.model})
+
+    async def _validate(self, entry: ModelEntry, target: RequestedIdentity) -> None:
+        """The memory plan, with what a switch would give back counted as free."""
+        policy.require(await self.plan_for(entry, target))
+
+    async def plan_for(self, entry: ModelEntry, target: RequestedIdentity) -> api.MemoryPlan:
+        """The arithmetic of loading `target` in place of what is resident. Raises UnsupportedFeature."""
+        memory = self.read_memory()
+        free = memory.free + self._given_back()
+        seen = policy.DeviceMemory(device=memory.device, total=memory.total, free=min(free, memory.total))
+        footprint = await self._slot.records.footprint(footprint_key(target), self.runtime_digest, memory.device)
+        return policy.plan(entry, target, seen, self._slot.settings, footprint)
+
+    def _given_back(self) -> int:
+        # Mapped weights count as free already; what the process holds alone is what its end gives back.
+        state = self._slot.machine.state
+        if state.active is None:
+            return 0
+        host = self._slot.crew.host(state.worker)
+        return (private_bytes(host.pid) or 0) if host is not None else 0
+
+    async def _wait(self, work: Work, job: int, unloads: str) -> None:
+        """Until the load has ended, or the work is stopped (the load may go on without it)."""
+        slot = self._slot
+        future = self._waiting.get(job)
+        if future is None:
+            future = self._waiting[job] = asyncio.get_running_loop().create_future()
+        listeners = self._listeners.setdefault(job, [])
+        listeners.append(work)
+        work.emit(
+            api.Loading(fraction=self.fraction if len(listeners) > 1 else 0.0, model=work.ticket.model, unloads=unloads)
+        )
+        stopped = asyncio.ensure_future(work.stopped.wait())
+        try:
+            await asyncio.wait({future, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+            listeners.remove(work)
+        if future.done():
+            error = future.result()
+            if error is not None:
+                raise from_wire(error)
+            if work.stopped.is_set():
+                raise Stopped
+            return
+        slot.feed(ev.CallerGone(caller=work.ticket.number))
+        raise Stopped
+
+    def finish(self, effect: fx.FinishLoad) -> None:
+        """The machine ended a load."""
+        future = self._waiting.pop(effect.job, None)
+        self._listeners.pop(effect.job, None)
+        self._entries.pop(effect.job, None)
+        self.fraction = 0.0
+        if effect.error is not None:
+            self._slot.last_error = effect.error
+        if future is not None and not future.done():
+            future.set_result(effect.error)
+
+    # --- effects -------------------------------------------------------------------------------
+
+    def refused(self, worker: int, error: ModeldError) -> None:
+        """A worker did not come up for a reason that has a type of its own."""
+        state = self._slot.machine.state
+        if state.load is not None and state.worker == worker:
+            self._slot.feed(ev.LoadRefused(job=state.load.number, error=error.to_wire()))
+
+    async def check_memory(self, job: int) -> None:
+        """Wait, bounded, for what was just closed to come back; then decide on what is really free."""
+        slot = self._slot
+        deadline = slot.now() + slot.settings.memory_recovery_wait
+        while True:
+            state = slot.machine.state
+            if state.load is None or state.load.number != job:
+                return
+            entry, _ = self._entries[job]
+            try:
+                plan = policy.require(await self.plan_for(entry, state.load.target))
+            except InsufficientMemory as error:
+                if slot.now() < deadline and state.load.unloads:
+                    await anyio.sleep(_RECOVERY_POLL)
+                    continue
+                slot.feed(ev.LoadRefused(job=job, error=error.to_wire()))
+                return
+            self._entries[job] = (entry, plan)
+            slot.feed(ev.MemoryChecked(job=job))
+            return
+
+    async def send(self, worker: int, job: int) -> None:
+        """Name the worker in the lease, then let it load."""
+        slot = self._slot
+        load = slot.machine.state.load
+        host = slot.crew.host(worker)
+        if load is None or load.number != job or host is None:
+            return
+        entry, plan = self._entries[job]
+        assert plan is not None
+        lease = slot.leases.begin("load", entry.name, slot.now(), "loading")
+        lease.process(host.pid, host.start_token)
+        message = Load(
+            turn=host.next_turn(),
+            identity=load.target,
+            model=entry.facts(),
+            num_ctx=plan.num_ctx,
+            threads=slot.settings.threads,
+            parked_bytes=self._parked_bytes(plan),
+            template_deadline=slot.settings.template_deadline,
+        )
+        lease.pin(message.turn, slot.now())
+
+        def moved(fraction: float) -> None:
+            lease.stage("loading", slot.now(), fraction=fraction)
+            self._moved(job, entry.name, load.unloads, fraction)
+
+        try:
+            await slot.owner.name_worker(host.pid, host.start_token)
+            await slot.owner.confirm()
+            imported = await host.imported()
+            self.runtime_digest = imported.runtime_digest
+            loaded = await slot.crew.load(worker, message, moved)
+        except ModeldError as error:
+            slot.log(f"load of {entry.name} failed: {error.kind}")
+            slot.feed(ev.LoadRefused(job=job, error=error.to_wire()))
+            return
+        finally:
+            lease.end()
+        self._take(entry, plan, loaded.measured_bytes, loaded.capabilities, loaded.warnings)
+        self.seconds[entry.name] = loaded.seconds
+        kv = fit.kv_bytes(entry, loaded.identity.num_ctx, _kv(loaded.identity.kv_type)) - fit.kv_bytes(entry, 0)
+        slot.records.remember_footprint(
+            footprint_key(load.target), self.runtime_digest, plan.device, max(loaded.measured_bytes - kv, 0)
+        )
+        slot.records.hint(entry.name)
+        slot.log(f"loaded {entry.name} in {loaded.seconds:.2f} s, context {loaded.identity.num_ctx}")
+        slot.feed(ev.LoadDone(job=job, identity=loaded.identity))
+
+    def _take(
+        self, entry: ModelEntry, plan: api.MemoryPlan, measured: int, capabilities: dict[str, Any], warnings: list[str]
+    ) -> None:
+        self.entry = entry
+        self.plan = plan
+        self.measured = measured
+        self.capabilities = capabilities
+        self.warnings = warnings
+
+    def _parked_bytes(self, plan: api.MemoryPlan) -> int:
+        left = plan.free_bytes - plan.reserve_bytes - plan.required_bytes
+        return max(int(left * self._slot.settings.parked_fraction), 0)
+
+    def _moved(self, job: int, model: str, unloads: str, fraction: float) -> None:
+        self.fraction = fraction
+        for work in self._listeners.get(job, []):
+            work.emit(api.Loading(fraction=fraction, model=model, unloads=unloads))
+
+
+def _kv(kv_type: str) -> str:
+    return kv_type if kv_type in fit.KV_TYPES else "f16"

@@ -1,0 +1,285 @@
+"""What runs on the resident model: a turn, vectors, a warm-up, a fill. Each holds a lease to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, cast
+
+import anyio
+
+from modeld.engine.messages import Done, Embed, Fill, Turn, Warm
+from modeld.slot import events as ev
+from modeld.slot.work import Stopped, Work
+from modeld.turn.reaper import EngineTruth, Reaper
+from shared.errors import EngineFailed, ModeldError, ModelLoadFailed, SlotGenerationStale
+from shared.protocol import api
+
+if TYPE_CHECKING:
+    from modeld.engine.host import WorkerHost
+    from modeld.slot.driver import Slot
+    from modeld.turn.lease import TurnLease
+    from shared.catalog.entry import ModelEntry
+
+Kind = Literal["turn", "embed", "warm", "fill"]
+Message = Turn | Embed | Warm | Fill
+
+
+class Operation:
+    """One protected operation on the resident model. `run` once."""
+
+    def __init__(self, slot: Slot, work: Work, kind: Kind) -> None:
+        self._slot = slot
+        self._work = work
+        self._kind = kind
+        self._lease: TurnLease | None = None
+        self._killed: ModeldError | None = None
+        self.generation = 0
+        self.num_ctx = 0
+        self.session_valid = True
+
+    async def run(self, make: Callable[[int], Message]) -> Done:
+        """Take the slot, let the worker do it, give the slot back on every path.
+
+        Raises Stopped, EngineFailed, and what the engine raises.
+        """
+        slot, work = self._slot, self._work
+        await slot.owner.confirm()
+        if work.stopped.is_set():
+            raise Stopped
+        lease = self._lease = slot.leases.begin(self._kind, work.ticket.client_name, slot.now(), "prefix")
+        slot.on_failure(lease.number, self._fail)
+        try:
+            return await self._run(lease, make)
+        finally:
+            slot.on_failure(lease.number, None)
+            lease.end()
+
+    async def _run(self, lease: TurnLease, make: Callable[[int], Message]) -> Done:
+        slot, work = self._slot, self._work
+        worker = slot.machine.state.worker
+        host = slot.crew.host(worker)
+        if host is None or worker is None:
+            raise EngineFailed(reason="the worker has gone", generation=slot.machine.state.generation)
+        client = work.ticket.client_name
+        slot.feed(ev.OperationStarted(lease=lease.number, operation=self._kind, holder=client))
+        state = slot.machine.state
+        self.generation = state.generation
+        self.num_ctx = state.active.num_ctx if state.active is not None else 0
+        if self._kind == "turn":
+            slot.uses.used(work.ticket.client, client, slot.now())
+        valid = False
+        try:
+            done = await self._on_worker(lease, host, make)
+            valid = done.state_valid
+            return done
+        except ModeldError as error:
+            slot.crew.note_exit(worker)  # a crash is told as a crash, before the slot is given back
+            valid = bool(getattr(error, "state_valid", False)) and not host.exited.is_set()
+            raise self._explained(error) from error
+        finally:
+            if self._kind == "turn":
+                slot.uses.used(work.ticket.client, client, slot.now())
+            self.session_valid = valid
+            slot.feed(ev.OperationEnded(lease=lease.number, state_valid=valid, counts_as_use=self._kind != "fill"))
+
+    def _explained(self, error: ModeldError) -> ModeldError:
+        if self._killed is not None:
+            return self._killed
+        if isinstance(error, EngineFailed):
+            reason = str(error.data.get("reason") or "it stopped")
+            return EngineFailed(reason=reason, generation=self._slot.machine.state.generation)
+        return error
+
+    async def _on_worker(self, lease: TurnLease, host: WorkerHost, make: Callable[[int], Message]) -> Done:
+        slot, work = self._slot, self._work
+        number = host.next_turn()
+        lease.pin(number, slot.now())
+
+        def on_events(events: list[api.Event]) -> None:
+            now = slot.now()
+            for event in events:
+                lease.observe(event, now)
+                work.emit(event)
+
+        failure: ModeldError | None = None
+        done: Done | None = None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch, lease, host)
+
+            def stop() -> None:
+                host.cancel(number)
+                tasks.start_soon(self._kill_if_stuck, lease)
+
+            work.stage = "running"
+            work.on_stop = stop
+            if work.stopped.is_set():
+                stop()
+            try:
+                done = await host.run(make(number), on_events)
+            except ModeldError as error:
+                failure = error  # raised outside, or the group would wrap it
+            finally:
+                work.on_stop = None
+                tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        assert done is not None
+        return done
+
+    def _fail(self, error: ModeldError) -> None:
+        """The machine ended this operation by force; the worker's end will wake us."""
+        self._killed = error
+
+    async def _kill_if_stuck(self, lease: TurnLease) -> None:
+        """A stop has a hard limit; then the worker dies, and the slot with it, never the daemon."""
+        await anyio.sleep(self._slot.settings.cancel_limit)
+        self._slot.log(f"{self._kind} did not stop within {self._slot.settings.cancel_limit} s: worker killed")
+        self._slot.feed(ev.OperationStuck(lease=lease.number, reason="it did not stop in time"))
+
+    async def _watch(self, lease: TurnLease, host: WorkerHost) -> None:
+        """The reaper's rounds, as long as this operation runs."""
+        slot = self._slot
+        settings = slot.settings
+        reaper = Reaper(settings)
+        while lease.open:
+            await anyio.sleep(
+                settings.reaper_interval if reaper.suspects(slot.leases, slot.now()) else settings.reaper_silence
+            )
+            if slot.frozen or not reaper.suspects(slot.leases, slot.now()):
+                continue
+            account = await host.sample()
+            truth = EngineTruth(running=account.running) if account is not None else None
+            for reaped in reaper.reconcile(slot.leases, truth, slot.now()):
+                slot.log(f"reaped {reaped.operation} of {reaped.holder} at {reaped.stage} after {reaped.age_s:.0f} s")
+                slot.records.audit("reaped", reaped.holder, {"operation": reaped.operation, "stage": reaped.stage})
+                slot.feed(ev.OperationStuck(lease=reaped.number, reason="the engine had forgotten it"))
+
+
+async def turn(slot: Slot, work: Work, entry: ModelEntry, params: api.TurnParams) -> api.TurnResult:
+    """`session/turn` from the grant to its final event."""
+    await slot.loads.ensure(work, entry, params.config)
+    operation = Operation(slot, work, "turn")
+    slot.records.turn_begun(work.ticket.number, work.ticket.client_name, entry.name)
+    how = "failed"
+    try:
+        done = await operation.run(
+            lambda number: Turn(
+                turn=number,
+                messages=params.messages,
+                tools=params.tools,
+                params=params.params,
+                conversation=params.conversation,
+            )
+        )
+        how = done.finish_reason
+    except Stopped:
+        how = "cancelled"
+        raise
+    except ModeldError as error:
+        how = error.kind
+        if work.stopped.is_set() and work.reason is None and isinstance(error, EngineFailed):
+            how = "cancelled"
+            raise Stopped from error  # killed because it did not stop: to its caller it is stopped
+        if work.reason is not None:
+            raise work.reason from error
+        raise
+    finally:
+        slot.records.turn_ended(work.ticket.number, how)
+    result = _result(slot, work, operation, done)
+    slot.last_turn = result
+    if work.reason is not None:
+        raise work.reason
+    return result
+
+
+def _result(slot: Slot, work: Work, operation: Operation, done: Done) -> api.TurnResult:
+    reason = done.finish_reason
+    if reason == "cancelled":
+        reason = work.finish_reason
+    decoded = done.usage.generated
+    return api.TurnResult(
+        finish_reason=cast("api.FinishReason", reason),
+        model=work.ticket.model,
+        usage=done.usage,
+        timings=api.Timings(
+            queued_s=round(work.granted_at - work.ticket.arrived, 4),
+            load_s=round(work.load_s, 4),
+            prefill_s=done.prefill_s,
+            first_token_s=done.first_token_s,
+            decode_s=done.decode_s,
+            tokens_per_s=round(decoded / done.decode_s, 2) if done.decode_s > 0 else 0.0,
+        ),
+        generation=operation.generation,
+        num_ctx=operation.num_ctx,
+        tool_calls=done.tool_calls,
+        session_valid=operation.session_valid,
+        by=work.by if reason == "cancelled_by_other" else "",
+        warnings=[*slot.loads.warnings, *done.warnings],
+    )
+
+
+async def embed(slot: Slot, work: Work, entry: ModelEntry, params: api.EmbedParams) -> api.EmbedResult:
+    """`model/embed` on the one slot: never a second model."""
+    await slot.loads.ensure(work, entry, params.config)
+    operation = Operation(slot, work, "embed")
+    done = await operation.run(lambda number: Embed(turn=number, texts=params.texts))
+    if done.finish_reason == "cancelled":
+        raise Stopped
+    return api.EmbedResult(vectors=done.vectors, tokens=done.usage.prefilled, generation=operation.generation)
+
+
+async def warm(slot: Slot, work: Work, params: api.WarmParams) -> api.Usage:
+    """`session/warm`: the prefix alone, on the resident model."""
+    operation = Operation(slot, work, "warm")
+    done = await operation.run(lambda number: Warm(turn=number, messages=params.messages, tools=params.tools))
+    return done.usage
+
+
+async def fill(slot: Slot, work: Work, params: api.FillParams) -> api.FillResult:
+    """`completion/fill` on the resident model; it never extends the idle timer."""
+    operation = Operation(slot, work, "fill")
+    done = await operation.run(
+        lambda number: Fill(turn=number, prefix=params.prefix, suffix=params.suffix, params=params.params)
+    )
+    return api.FillResult(text=done.text, usage=done.usage)
+
+
+async def load(slot: Slot, work: Work, entry: ModelEntry, params: api.LoadParams) -> api.LoadResult:
+    """`model/load` from the grant on. Raises SlotGenerationStale besides the errors of a load."""
+    require_expected(slot, params.expect)
+    loaded = await slot.loads.ensure(work, entry, params.config)
+    active = slot.active()
+    if active is None:
+        raise ModelLoadFailed(model=entry.name, stage="worker", reason="it was unloaded again at once")
+    return api.LoadResult(
+        active=active,
+        generation=slot.machine.state.generation,
+        loaded=loaded,
+        load_seconds=round(work.load_s, 3) if loaded else 0.0,
+    )
+
+
+async def unload(slot: Slot, work: Work, params: api.UnloadParams) -> api.UnloadResult:
+    """`model/unload` from the grant to the worker's end. Idempotent."""
+    require_expected(slot, params.expect)
+    state = slot.machine.state
+    name = state.active.name if state.active is not None else ""
+    freed = (slot.loads.measured or 0) if name else 0
+    slot.feed(ev.UnloadAsked(reason="asked for"))
+    await slot.until_closed()
+    if name:
+        slot.log(f"unloaded {name} for {work.ticket.client_name}")
+    return api.UnloadResult(freed=name, freed_bytes=freed, generation=slot.machine.state.generation)
+
+
+def require_expected(slot: Slot, expect: api.Expect | None) -> None:
+    """Compare-and-swap: the slot must be where its caller saw it. Raises SlotGenerationStale."""
+    if expect is None:
+        return
+    state = slot.machine.state
+    if expect.generation is not None and expect.generation != state.generation:
+        raise SlotGenerationStale(expected=expect.generation, actual=state.generation)
+    active = state.active.name if state.active is not None else ""
+    if expect.model is not None and expect.model != active:
+        message = f"{active or 'nothing'} is active, not {expect.model or 'nothing'}; ask for the status again"
+        raise SlotGenerationStale(message, expected=expect.model, actual=active)

@@ -1,0 +1,136 @@
+"""What the slot needs of the rest of the daemon, as contracts; and simple stand-ins that keep nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from modeld.memory.policy import DeviceMemory, Footprint
+from shared.catalog.entry import ModelEntry
+from shared.protocol.api import LoadConfig
+
+
+class Owner(Protocol):
+    """The hold on the hardware (see modeld.owner). Every method raises NotOwner."""
+
+    async def ensure(self) -> object:
+        """Own the hardware, taking the lease if nobody has it."""
+        ...
+
+    async def confirm(self) -> object:
+        """Wait out a freeze, and see that nobody else owns: before each load and turn."""
+        ...
+
+    async def name_worker(self, pid: int, start_token: str) -> None:
+        """Write the worker into the lease: it may load only afterwards."""
+        ...
+
+    async def clear_worker(self) -> None:
+        """The worker was seen gone."""
+        ...
+
+
+class Shelf(Protocol):
+    """The library as the slot uses it. Blocking."""
+
+    def find(self, name: str) -> ModelEntry:
+        """Raises ModelNotFound."""
+        ...
+
+    def checked(self, entry: ModelEntry) -> ModelEntry:
+        """The entry as its files are now. Raises ModelLoadFailed at stage `header`."""
+        ...
+
+
+class Records(Protocol):
+    """What outlives the process. Never raises: a lost note costs an estimate, not a turn."""
+
+    async def footprint(self, key: str, engine: str, device: str) -> Footprint | None:
+        """What an earlier load of this model took; stale when it was another engine version."""
+        ...
+
+    def remember_footprint(self, key: str, engine: str, device: str, fixed_bytes: int) -> None:
+        """Keep what this load took, attention memory apart."""
+        ...
+
+    def save_generation(self, generation: int) -> None:
+        """The slot's generation; the next owner starts above it."""
+        ...
+
+    def hint(self, model: str) -> None:
+        """The last active model, for people; never trusted."""
+        ...
+
+    def config(self, model: str) -> LoadConfig:
+        """The settings kept for a model."""
+        ...
+
+    def audit(self, kind: str, client: str, detail: dict[str, object]) -> None:
+        """Something one client did to another (a forced switch, a cancelled turn, a reaped lease)."""
+        ...
+
+    def turn_begun(self, number: int, client: str, model: str) -> None:
+        """A turn is active; without an end it counts as abandoned at takeover."""
+        ...
+
+    def turn_ended(self, number: int, how: str) -> None:
+        """It has ended."""
+        ...
+
+
+ReadMemory = Callable[[], DeviceMemory]
+
+
+class FreeOwner:
+    """Owns always: for tests, and where coordination is somebody else's."""
+
+    async def ensure(self) -> object:
+        """Nothing to do."""
+        return None
+
+    async def confirm(self) -> object:
+        """Nothing to do."""
+        return None
+
+    async def name_worker(self, pid: int, start_token: str) -> None:
+        """Nothing to do."""
+
+    async def clear_worker(self) -> None:
+        """Nothing to do."""
+
+
+class NoRecords:
+    """Forgets when the process ends."""
+
+    def __init__(self) -> None:
+        self._footprints: dict[str, Footprint] = {}
+        self.configs: dict[str, LoadConfig] = {}
+        self.audited: list[tuple[str, str, dict[str, object]]] = []
+
+    async def footprint(self, key: str, engine: str, device: str) -> Footprint | None:
+        """See Records."""
+        return self._footprints.get(key)
+
+    def remember_footprint(self, key: str, engine: str, device: str, fixed_bytes: int) -> None:
+        """See Records."""
+        self._footprints[key] = Footprint(measured_bytes=fixed_bytes, num_ctx=0)
+
+    def save_generation(self, generation: int) -> None:
+        """See Records."""
+
+    def hint(self, model: str) -> None:
+        """See Records."""
+
+    def config(self, model: str) -> LoadConfig:
+        """See Records."""
+        return self.configs.get(model, LoadConfig())
+
+    def audit(self, kind: str, client: str, detail: dict[str, object]) -> None:
+        """See Records."""
+        self.audited.append((kind, client, detail))
+
+    def turn_begun(self, number: int, client: str, model: str) -> None:
+        """See Records."""
+
+    def turn_ended(self, number: int, how: str) -> None:
+        """See Records."""

@@ -1,0 +1,79 @@
+"""From a model's name and a caller's wishes to the identity that is asked for. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from shared.catalog.entry import ModelEntry
+from shared.catalog.identity import AUTO, RequestedIdentity, ResolvedIdentity
+from shared.errors import BackendMismatch, BackendUnavailable
+from shared.protocol.api import ActiveModel, LoadConfig
+
+
+def identity_of(entry: ModelEntry, config: LoadConfig, backend: str) -> RequestedIdentity:
+    """What `config` asks of the model; whatever it leaves out is `auto`."""
+
+    def asked(value: object) -> object:
+        return AUTO if value is None else value
+
+    fields = {
+        "num_ctx": asked(config.num_ctx),
+        "num_batch": asked(config.num_batch),
+        "gpu_layers": asked(config.gpu_layers),
+        "device": asked(config.device),
+        "flash_attention": asked(config.flash_attention),
+        "kv_type": asked(config.kv_type),
+        "tensor_split": AUTO if config.tensor_split is None else tuple(config.tensor_split),
+    }
+    return RequestedIdentity(
+        backend=backend,
+        name=entry.name,
+        digest=entry.digest,
+        path=entry.path,
+        min_ctx=config.min_ctx,
+        adapters=tuple(config.adapters),
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def merged(config: LoadConfig, kept: LoadConfig) -> LoadConfig:
+    """The caller's wishes over the settings kept for the model."""
+    filled = {
+        name: getattr(kept, name)
+        for name in LoadConfig.__struct_fields__
+        if not getattr(config, name) and getattr(config, name) not in (0, False)
+    }
+    return msgspec.structs.replace(config, **filled)
+
+
+def require_servable(entry: ModelEntry, backend: str) -> None:
+    """Raises BackendMismatch or BackendUnavailable when this daemon's backend cannot run the model."""
+    if backend == "none":
+        raise BackendUnavailable(
+            backend="none",
+            reason="this modeld runs without an engine",
+            hint="install one and restart: `pip install 'modeld[llama]'` or `pip install 'modeld[openvino]'`",
+        )
+    if backend == "scripted":
+        return
+    if backend not in entry.backends:
+        if entry.backends:
+            raise BackendMismatch(requested=" or ".join(entry.backends), serving=backend)
+        reason = entry.problem or entry.reasons.get(backend, "it is not servable")
+        raise BackendMismatch(f"{entry.name} cannot be run: {reason}", requested="", serving=backend)
+
+
+def footprint_key(target: RequestedIdentity) -> str:
+    """Under which a measured footprint is kept: the model and how it is loaded, its context apart."""
+    names = ("backend", "digest", "num_batch", "gpu_layers", "flash_attention", "kv_type", "adapters")
+    return msgspec.json.encode({name: getattr(target, name) for name in names}).decode("ascii")
+
+
+def active_model(
+    identity: ResolvedIdentity, capabilities: dict[str, object], measured_bytes: int | None
+) -> ActiveModel:
+    """The wire form of the resident model."""
+    fields = msgspec.structs.asdict(identity)
+    fields["tensor_split"] = list(identity.tensor_split)
+    fields["adapters"] = list(identity.adapters)
+    return ActiveModel(**fields, reserved_bytes=measured_bytes, capabilities=capabilities)

@@ -1,0 +1,88 @@
+"""One wish at run time: its ticket, who gets its events, how it is stopped, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Literal
+
+import anyio
+
+from modeld.turn.queue import Ticket
+from shared.errors import ModeldError
+from shared.protocol.api import Event, Queued
+
+Stage = Literal["queued", "preparing", "running", "ended"]
+
+
+class Stopped(Exception):
+    """The work was stopped before the engine ran it."""
+
+
+class Work:
+    """Made at admission, ended exactly once. `stop` may be called at any time and from any stage.
+
+    `allow_load`, `allow_switch`, `consent`: what its caller permits. `outcome` is the result or a typed error.
+    """
+
+    def __init__(
+        self,
+        ticket: Ticket,
+        emit: Callable[[Event], None],
+        *,
+        allow_load: bool,
+        allow_switch: bool,
+        consent: bool,
+    ) -> None:
+        self.ticket = ticket
+        self.emit = emit
+        self.allow_load = allow_load
+        self.allow_switch = allow_switch
+        self.consent = consent
+        self.stage: Stage = "queued"
+        self.outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.stopped = anyio.Event()
+        self.by = ""
+        self.reason: ModeldError | None = None
+        self.on_stop: Callable[[], None] | None = None
+        self.granted_at = 0.0
+        self.load_s = 0.0
+        self._told: Queued | None = None
+
+    def stop(self, by: str = "", reason: ModeldError | None = None) -> None:
+        """End it at the next safe point. `by` names another client that asked for it; the first stop counts.
+
+        With `reason` its caller gets that error in place of a cancelled result.
+        """
+        if self.stopped.is_set():
+            return
+        self.by = by
+        self.reason = reason
+        self.stopped.set()
+        if self.on_stop is not None:
+            self.on_stop()
+
+    @property
+    def finish_reason(self) -> str:
+        """How a stopped turn ends."""
+        return "cancelled_by_other" if self.by else "cancelled"
+
+    def place(self, position: int, ahead: list[str]) -> None:
+        """Tell the caller its place, when it changed."""
+        event = Queued(position=position, ahead=ahead)
+        if event != self._told:
+            self._told = event
+            self.emit(event)
+
+    def succeed(self, result: Any) -> None:
+        """The end, once."""
+        self.stage = "ended"
+        if not self.outcome.done():
+            self.outcome.set_result(result)
+
+    def fail(self, error: BaseException) -> None:
+        """The end, once."""
+        self.stage = "ended"
+        if not self.outcome.done():
+            self.outcome.set_exception(error)
+            self.outcome.exception()  # the caller may have gone: then nobody looks at it
