@@ -261,7 +261,7 @@ class ScriptedEngine:
 
     def measure(self) -> Account:
         """As the contract says."""
-        return Account(rss_bytes=resident_bytes(), lanes_used=bool(self._warm))
+        return Account(rss_bytes=resident_bytes(), lanes_used=1 if self._warm else 0)
 
     def close(self) -> None:
         """Free the ballast."""
