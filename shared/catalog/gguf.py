@@ -11,7 +11,6 @@ Format: gguf.md of ggml; the checks mirror what ggml's own reader refuses.
 
 from __future__ import annotations
 
-import io
 import re
 import struct
 from typing import Any
@@ -19,7 +18,7 @@ from typing import Any
 import msgspec
 
 from shared.catalog import ggml
-from shared.catalog.window import READ_LIMIT, HeaderRejected, Window
+from shared.catalog.window import READ_LIMIT, HeaderRejected, Seekable, Window
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -95,7 +94,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     edge_tokens: dict[str, int] = {}
 
 
-def read_header(file: io.RawIOBase, size: int, *, first: bool = False, limit: int = READ_LIMIT) -> Header:
+def read_header(file: Seekable, size: int, *, first: bool = False, limit: int = READ_LIMIT) -> Header:
     """Read the header of an open file of `size` bytes.
 
     With `first`, stop before the first large array: a few kilobytes tell a row its name, architecture

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import re
 import struct
 from itertools import repeat
 from operator import length_hint
-from typing import Literal
+from typing import Literal, Protocol
 
 FIRST_READ = 64 * 1024
 WINDOW = 256 * 1024
@@ -22,6 +21,18 @@ _LENGTH = struct.Struct("<Q").unpack_from
 # that nothing is kept for backtracking.
 _SHORT = sorted(range(256), key=lambda length: abs(length - 6))
 _STRINGS = b"(?:" + b"|".join(b"\\x%02x" % n + b"\\x00" * 7 + b".{%d}" % n for n in _SHORT) + b"){%d}+" % BATCH
+
+
+class Seekable(Protocol):
+    """What a window reads from: an unbuffered file, or bytes in memory."""
+
+    def seek(self, offset: int, /) -> int:
+        """Go to an absolute offset."""
+        ...
+
+    def read(self, count: int, /) -> bytes | None:
+        """Up to `count` bytes."""
+        ...
 
 
 class HeaderRejected(Exception):
@@ -40,7 +51,7 @@ class Window:
     more than `limit` bytes are read in all. Raises HeaderRejected (`truncated`, `limit`, `unreadable`).
     """
 
-    def __init__(self, file: io.RawIOBase, size: int, limit: int = READ_LIMIT) -> None:
+    def __init__(self, file: Seekable, size: int, limit: int = READ_LIMIT) -> None:
         self._file = file
         self._limit = limit
         self.size = size
@@ -133,7 +144,7 @@ class Window:
                 for _ in steps:
                     at += 8 + _LENGTH(data, at)[0]
                 count = 0
-            except struct.error:
+            except (struct.error, OverflowError):  # past the window, or a length past any file
                 count = length_hint(steps) + 1
             self.seek(self._base + at)
             if count:
