@@ -37,16 +37,26 @@ def make_core(root: DataRoot, settings: Settings) -> Core:
     pid = os.getpid()
     token = identity.start_token(pid) or ""
     records = Records(root, settings)
-    client = lambda: api.ClientInfo(name=core.client_name, version=__version__, pid=pid)  # noqa: E731
-    daemon = Daemon(records_dialler(records), settings, clock, client)
+    faces: list[Core] = []
+
+    def name() -> str:
+        return faces[0].client_name
+
+    daemon = Daemon(
+        records_dialler(records),
+        settings,
+        clock,
+        lambda: api.ClientInfo(name=name(), version=__version__, pid=pid),
+    )
     core = Core(
         store=Store(root.bridge_database, identity.same_process),
         daemon=daemon,
         models=Models(RecordedInventory(root, settings, records), daemon, settings, clock),
         settings=settings,
         clock=clock,
-        claimant=lambda: Claimant(pid=pid, token=token, holder=core.client_name),
+        claimant=lambda: Claimant(pid=pid, token=token, holder=name()),
     )
+    faces.append(core)
     return core
 
 

@@ -38,7 +38,7 @@ def chat(options: argparse.Namespace) -> int:
     prompt = sys.stdin.read() if options.prompt == "-" else options.prompt
     try:
         return anyio.run(_chat, prompt, options)
-    except BaseException as raised:  # noqa: BLE001  the one exception inside the groups is told apart below
+    except BaseException as raised:
         error = sole(raised)
     if isinstance(error, KeyboardInterrupt):
         return 130
@@ -76,9 +76,7 @@ async def _stop() -> None:
     await anyio.run_process(daemon_command("stop"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 
-async def _with_bridge(
-    work: Callable[[Peer, Screen], Awaitable[int]], options: argparse.Namespace
-) -> int:
+async def _with_bridge(work: Callable[[Peer, Screen], Awaitable[int]], options: argparse.Namespace) -> int:
     """Run `work` with a spawned bridge at the other end, and end it."""
     screen = Screen(quiet=options.json, switch=options.switch)
     command = [sys.executable, "-m", "acp_bridge", "acp"]

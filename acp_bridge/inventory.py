@@ -46,9 +46,7 @@ class RecordedInventory:
         """See acp_bridge.models.Inventory."""
         return self._advertise(self._cache.read(), None, "", {})
 
-    def look(
-        self, status: api.Status | None, connected_backend: str, rejected: Mapping[str, str]
-    ) -> Advertised:
+    def look(self, status: api.Status | None, connected_backend: str, rejected: Mapping[str, str]) -> Advertised:
         """See acp_bridge.models.Inventory."""
         entries = self._opened().rows()
         self._cache.write(entries)

@@ -53,9 +53,7 @@ class Inventory(Protocol):
         """What was advertised last, as far as it still may be; a few milliseconds at most."""
         ...
 
-    def look(
-        self, status: api.Status | None, connected_backend: str, rejected: Mapping[str, str]
-    ) -> Advertised:
+    def look(self, status: api.Status | None, connected_backend: str, rejected: Mapping[str, str]) -> Advertised:
         """What may be advertised now; cheap when nothing changed."""
         ...
 

@@ -153,4 +153,3 @@ def report_defect(method: str, error: BaseException) -> None:
     place = traceback.extract_tb(error.__traceback__)[-1:]
     where = f"{place[0].filename}:{place[0].lineno}" if place else "unknown place"
     sys.stderr.write(f"acp-bridge: {type(error).__name__} in {method} at {where}\n")
-

@@ -58,7 +58,9 @@ class Detection(msgspec.Struct, frozen=True, kw_only=True):
         }
         default = "install it with `pip install modeld`" if self.state == "not_installed" else START_HINT
         return kinds[self.state](
-            hint=hint or self.hint or default, last_seen=self.last_seen, retryable=self.state in ("restarting", "running")
+            hint=hint or self.hint or default,
+            last_seen=self.last_seen,
+            retryable=self.state in ("restarting", "running"),
         )
 
 
@@ -89,9 +91,7 @@ def _targets(survey: Survey) -> tuple[Target, ...]:
 
 
 def _target(view: LeaseView | PresenceView, *, owner: bool) -> Target:
-    return Target(
-        instance=view.instance, address=view.endpoint, token_file=view.token_file, pid=view.pid, owner=owner
-    )
+    return Target(instance=view.instance, address=view.endpoint, token_file=view.token_file, pid=view.pid, owner=owner)
 
 
 def _last_end(survey: Survey, noticed: Mapping[str, float]) -> tuple[str, float | None]:

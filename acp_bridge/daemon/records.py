@@ -34,10 +34,11 @@ class Records:
         """One look, blocking and short."""
         survey = reader.survey(self._root, wall=time.time(), me=self._me)
         now = time.monotonic()
-        views = [*survey.instances, *([survey.last] if survey.last is not None else [])]
-        for view in views:
-            if view.dead and view.instance not in self._seen_dead:
-                self._seen_dead[view.instance] = now
+        dead = [view.instance for view in survey.instances if view.dead]
+        if survey.last is not None and survey.last.dead:
+            dead.append(survey.last.instance)
+        for instance in dead:
+            self._seen_dead.setdefault(instance, now)
         return survey
 
     def noticed(self) -> dict[str, float]:
@@ -48,9 +49,7 @@ class Records:
     def detect(self) -> Detection:
         """Where modeld is, or why not."""
         survey = self.survey()
-        return detect(
-            survey, grace=self._settings.grace_window, noticed=self.noticed(), installed=self._is_installed()
-        )
+        return detect(survey, grace=self._settings.grace_window, noticed=self.noticed(), installed=self._is_installed())
 
     def change_key(self) -> str:
         """Cheap; changes whenever a record does."""
@@ -67,9 +66,7 @@ class Records:
 
 def records_dialler(records: Records) -> Dialler:
     """Dials what the records name."""
-    return Dialler(
-        detect=records.detect, change_key=records.change_key, connect=_connect, read_token=_read_token
-    )
+    return Dialler(detect=records.detect, change_key=records.change_key, connect=_connect, read_token=_read_token)
 
 
 async def _connect(target: Target, timeout: float) -> ByteStream:

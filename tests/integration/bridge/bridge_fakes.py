@@ -331,11 +331,15 @@ class Bench:
     def build(self, pid: int = 1) -> Core:
         """The core as the app wires it, on fakes."""
         clock = SystemClock()
+
         def holder():
             return Claimant(pid=pid, token="t", holder="tester")
+
         store = Store(self.folder / "bridge.db", lambda other, token: True)
+
         def client():
             return api.ClientInfo(name="tester", pid=pid)
+
         daemon = Daemon(self.records.dialler(), self.settings, clock, client)
         models = Models(self.inventory, daemon, self.settings, clock)
         return Core(store=store, daemon=daemon, models=models, settings=self.settings, clock=clock, claimant=holder)

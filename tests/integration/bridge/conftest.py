@@ -12,3 +12,14 @@ from bridge_fakes import Bench
 def bench(short_tmp: Path) -> Bench:
     (short_tmp / "run").mkdir(mode=0o700)
     return Bench(short_tmp)
+
+
+@pytest.fixture
+def tiny(short_tmp: Path) -> str:
+    """A folder with one tiny real model, as a MODELD_MODEL_FOLDERS value."""
+    from tiny_gguf import write_tiny_gguf
+
+    folder = short_tmp / "models"
+    folder.mkdir()
+    write_tiny_gguf(folder / "tiny.gguf")
+    return str(folder)

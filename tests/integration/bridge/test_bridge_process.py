@@ -1,0 +1,252 @@
+"""The bridge as an editor has it: a spawned process, its pipes, its signals, its end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from bridge_fakes import FakeDaemon, says, until_cancelled
+
+from clients.bridge import Bridge, BridgeError, private_environment
+from clients.npm import node_modules
+from clients.schema import WireCheck
+from shared.lease import identity
+from shared.lease.presence import Presence
+from shared.lease.record import PresenceRecord
+from shared.paths import DataRoot
+from shared.protocol import api
+
+pytestmark = [pytest.mark.anyio, pytest.mark.integration]
+
+#: What may not be in memory after initialize: each costs more than the whole start may.
+HEAVY = [
+    "pygls", "lsprotocol", "pydantic", "httpx2", "httpx", "rich", "sqlite3", "openai", "mcp", "numpy", "llama_cpp",
+    "openvino", "jsonrpcclient", "psutil", "tomllib", "argparse", "email", "http", "shared.catalog.library",
+    "acp_bridge.core", "acp_bridge.session.store",
+]  # fmt: skip
+
+PROBE = """
+import atexit, json, os, sys
+def tell():
+    with open(os.environ["MODULES_FILE"], "w") as file:
+        json.dump(sorted(sys.modules), file)
+import shared.protocol.requests as requests
+answered = requests.Call.answered
+def after(call):
+    tell()
+    answered(call)
+requests.Call.answered = after
+import acp_bridge.__main__ as bridge
+bridge.main()
+"""
+
+
+class World:
+    """A private data root, home and weights folder for one test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environ = private_environment(folder)
+        self.root = DataRoot(folder / "data")
+        self.root.path.mkdir(mode=0o700)
+        self.work = folder / "work"
+        self.work.mkdir()
+
+    def bridge(self, *command: str, **environ: str) -> Bridge:
+        line = command or (sys.executable, "-m", "acp_bridge", "acp")
+        check = WireCheck(node_modules() / "sdk-2.4/schema/v1/schema.json")
+        return Bridge(line, {**self.environ, **environ}, check, cwd=self.work)
+
+    def publish(self, daemon: FakeDaemon, token: str) -> Presence:
+        """The presence record of a daemon that lives in the test's own process."""
+        me = identity.current()
+        self.root.instances.mkdir(exist_ok=True)
+        presence = Presence(self.root, daemon.instance)
+        presence.make_token()
+        token_file = str(presence.token_file)
+        Path(token_file).write_text(token)
+        presence.publish(
+            PresenceRecord(
+                instance=daemon.instance, endpoint=daemon.target.address, token_file=token_file, pid=me.pid,
+                start_token=me.start_token, boot_id=me.boot_id, pid_namespace=me.pid_namespace, host=me.host,
+                backend="llama", protocol_min=1, protocol_max=1, version="1", started=time.time(),
+            )
+        )  # fmt: skip
+        return presence
+
+
+@pytest.fixture
+def world(short_tmp: Path) -> Iterator[World]:
+    yield World(short_tmp)
+
+
+def test_initialize_imports_nothing_heavy(world: World) -> None:
+    listing = world.folder / "modules.json"
+    with world.bridge(sys.executable, "-c", PROBE, "acp", MODULES_FILE=str(listing)) as editor:
+        editor.initialize()
+        _eventually(lambda: listing.exists() and listing.read_text())
+    loaded = set(json.loads(listing.read_text()))
+    found = [name for name in HEAVY if name in loaded]
+    assert not found, f"loaded before the first answer: {found}"
+
+
+def test_end_of_input_ends_the_process(world: World) -> None:
+    with world.bridge() as editor:
+        editor.initialize()
+        editor.new_session(world.work)
+        began = time.monotonic()
+        assert editor.close() == 0
+        assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signals_end_it_in_order(world: World, number: signal.Signals) -> None:
+    with world.bridge() as editor:
+        editor.initialize()
+        editor.process.send_signal(number)
+        assert editor.process.wait(5) == 0
+
+
+def test_end_of_input_before_anything(world: World) -> None:
+    with world.bridge() as editor:
+        assert editor.close() == 0
+
+
+def test_no_daemon_is_said_with_the_next_step(world: World) -> None:
+    with world.bridge() as editor:
+        editor.initialize()
+        session = editor.new_session(world.work)["sessionId"]
+        with pytest.raises(BridgeError) as refused:
+            editor.prompt(session, "hi")
+        assert refused.value.kind == "daemon_not_running"
+        assert "modeld start" in refused.value.message
+
+
+async def test_a_daemon_found_by_its_records(world: World, tiny: str) -> None:
+    async with fake(world) as daemon:
+        daemon.script = says("Hello")
+
+        def talk() -> tuple[list[str], list[str], str]:
+            with world.bridge(MODELD_MODEL_FOLDERS=tiny) as editor:
+                editor.initialize()
+                text = editor.prompt(editor.new_session(world.work)["sessionId"], "hi").text
+                warm = offered(editor.new_session(world.work))
+            with world.bridge(MODELD_MODEL_FOLDERS=tiny) as editor:
+                editor.initialize()
+                return warm, offered(editor.new_session(world.work)), text
+
+        warm, fresh, text = await anyio.to_thread.run_sync(talk)
+        assert text == "Hello"
+        assert warm == fresh == [daemon.turns[0].model]
+
+
+def offered(made: dict[str, Any]) -> list[str]:
+    return [choice["value"] for group in made["configOptions"][0]["options"] for choice in group["options"]]
+
+
+async def test_a_hung_daemon_hangs_nobody(world: World, tiny: str) -> None:
+    async with fake(world) as daemon:
+        daemon.hung = True
+
+        def talk() -> BridgeError:
+            with world.bridge(MODELD_MODEL_FOLDERS=tiny) as editor:
+                editor.initialize()
+                session = editor.new_session(world.work)["sessionId"]
+                with pytest.raises(BridgeError) as refused:
+                    editor.prompt(session, "hi", seconds=10)
+                return refused.value
+
+        refused = await anyio.to_thread.run_sync(talk)
+        assert refused.kind == "daemon_unreachable"
+
+
+async def test_a_killed_bridge_cancels_its_turn(world: World, tiny: str) -> None:
+    async with fake(world) as daemon:
+        gone = anyio.Event()
+
+        async def script(params: api.TurnParams, emit: Any, cancelled: anyio.Event) -> api.TurnResult:
+            try:
+                return await until_cancelled(params, emit, cancelled)
+            finally:
+                gone.set()
+
+        daemon.script = script
+
+        def talk() -> None:
+            editor = world.bridge(MODELD_MODEL_FOLDERS=tiny)
+            editor.initialize()
+            session = editor.new_session(world.work)["sessionId"]
+            pending = editor.begin_prompt(session, "hi")
+            editor.wait_update(pending, "agent_message_chunk", 10)
+            editor.kill()
+
+        await anyio.to_thread.run_sync(talk)
+        with anyio.fail_after(5):
+            await gone.wait()
+
+
+async def test_what_was_said_survives_a_kill(world: World, tiny: str) -> None:
+    async with fake(world) as daemon:
+        daemon.script = says("Hello")
+
+        def talk() -> list[str]:
+            first = world.bridge(MODELD_MODEL_FOLDERS=tiny)
+            first.initialize()
+            session = first.new_session(world.work)["sessionId"]
+            first.prompt(session, "remember this")
+            _eventually(lambda: "Hello" in _saved(world.root.bridge_database))
+            first.kill()
+            with world.bridge(MODELD_MODEL_FOLDERS=tiny) as editor:
+                editor.initialize()
+                editor.request("session/load", {"sessionId": session, "cwd": str(world.work), "mcpServers": []})
+                return [update["update"]["sessionUpdate"] for update in editor.updates]
+
+        kinds = await anyio.to_thread.run_sync(talk)
+        assert kinds[:2] == ["user_message_chunk", "agent_message_chunk"]
+
+
+def fake(world: World) -> Any:
+    from contextlib import asynccontextmanager
+
+    @asynccontextmanager
+    async def serving() -> Any:
+        folder = world.folder / "sock"
+        folder.mkdir(mode=0o700)
+        daemon = FakeDaemon(folder, "bbbbbbbb-1111")
+        async with anyio.create_task_group() as group:
+            group.start_soon(daemon.serve)
+            presence = world.publish(daemon, "secret")
+            yield daemon
+            presence.withdraw("stop", time.time())
+            daemon.close()
+            group.cancel_scope.cancel()
+
+    return serving()
+
+
+def _saved(database: Path) -> str:
+    import sqlite3
+
+    if not database.exists():
+        return ""
+    db = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
+    try:
+        return " ".join(row[0].decode() for row in db.execute("select body from events"))
+    except sqlite3.OperationalError:
+        return ""
+    finally:
+        db.close()
+
+
+def _eventually(condition: Any) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
