@@ -35,6 +35,7 @@ class RecordedInventory:
         self._cache = RowCache(root.path / "bridge.rows")
         self._library: Library | None = None
         self._listener: Callable[[], None] = _nothing
+        self._active = ""
         self._entries: Sequence[ModelEntry] = ()
         self._live = Live(serveable=Serveable(backend="", standing="none"))
 
@@ -44,12 +45,16 @@ class RecordedInventory:
 
     def recall(self) -> Advertised:
         """See acp_bridge.models.Inventory."""
-        return self._advertise(self._cache.read(), None, "", {})
+        remembered = self._cache.read()
+        self._active = remembered.active
+        return self._advertise(remembered.entries, None, "", {})
 
     def look(self, status: api.Status | None, connected_backend: str, rejected: Mapping[str, str]) -> Advertised:
         """See acp_bridge.models.Inventory."""
         entries = self._opened().rows()
-        self._cache.write(entries)
+        if status is not None and status.active is not None:
+            self._active = status.active.name
+        self._cache.write(entries, self._active)
         return self._advertise(entries, status, connected_backend, rejected)
 
     def poke(self) -> None:
@@ -65,13 +70,16 @@ class RecordedInventory:
         """See acp_bridge.models.Inventory."""
         return missing_reason(name, self._entries, self._live)
 
+    def _changed(self) -> None:
+        self._listener()
+
     def _opened(self) -> Library:
         """The library of this process, imported and opened at first use."""
         if self._library is None:
             from shared.catalog.library import Library
 
             self._library = Library(self._root, self._settings)
-            self._library.on_change(lambda: self._listener())
+            self._library.on_change(self._changed)
         return self._library
 
     def _advertise(
@@ -89,6 +97,7 @@ class RecordedInventory:
             rows=tuple(rows),
             reason="" if rows else self._empty_reason(serveable),
             grace_left=serveable.remaining,
+            last_active=self._active,
         )
 
     def _empty_reason(self, serveable: Serveable) -> str:

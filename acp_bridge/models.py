@@ -34,12 +34,13 @@ GRACE_END_S = 0.05
 class Advertised(msgspec.Struct, frozen=True, kw_only=True):
     """One look: the local models that may be shown; when there are none, `reason` says why.
 
-    `grace_left` in seconds: how long they stay listed while modeld is away, 0 while it is there.
+    `last_active` names the model that is or was active last, "" when none is known. `grace_left` in seconds: how long they stay listed while modeld is away, 0 while it is there.
     """
 
     rows: tuple[api.LibraryRow, ...] = ()
     reason: str = ""
     grace_left: float = 0.0
+    last_active: str = ""
 
 
 class Inventory(Protocol):
@@ -102,14 +103,10 @@ class Models:
 
     @property
     def default(self) -> str:
-        """The model of a conversation in which nobody picked yet: the active one, else the first."""
-        status = self._daemon.status
-        if status is not None and status.active is not None:
-            return status.active.name
+        """The model of a conversation in which nobody picked yet: the one active last, else the first."""
         chat = [row.name for row in self.rows if not row.embedding_only]
-        if status is not None and status.hint_model in chat:
-            return str(status.hint_model)
-        return chat[0] if chat else ""
+        last = self._advertised.last_active
+        return last if last in chat else (chat[0] if chat else "")
 
     def row(self, name: str) -> api.LibraryRow | None:
         """The advertised row of a model."""

@@ -66,7 +66,8 @@ def build_picker(
     """The picker for one conversation.
 
     `rows` are the advertised local models; `pick` is what the user picked ("" when nothing yet); `default` is used
-    while nothing was picked; `reason` says why the pick, or everything, is missing. A pick that is not advertised stays, marked with the reason, and stays current.
+    while nothing was picked; `reason` says why the pick, or everything, is missing. A pick that is not advertised
+    stays, marked with the reason, and stays current.
     """
     local = tuple(_local(row) for row in rows if not row.embedding_only)
     groups = [Group(id=LOCAL_GROUP, name="Local models", choices=local)] if local else []

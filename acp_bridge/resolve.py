@@ -40,7 +40,7 @@ def checked_pick(value: object, offered: Sequence[str]) -> str:
         return value
     import difflib  # only for a mistake
 
-    near = difflib.get_close_matches(str(value), offered, n=3, cutoff=0.3)
+    near = difflib.get_close_matches(str(value), offered, n=3, cutoff=0.5)
     raise ModelNotFound(requested=str(value), near=near)
 
 

@@ -14,6 +14,13 @@ import msgspec
 from shared.catalog.entry import ModelEntry
 
 
+class Remembered(msgspec.Struct, frozen=True, kw_only=True):
+    """The models of the last look, and the model that was active last: what an unpicked conversation would use."""
+
+    entries: tuple[ModelEntry, ...] = ()
+    active: str = ""
+
+
 class RowCache:
     """One file beside the library's own cache."""
 
@@ -21,19 +28,19 @@ class RowCache:
         self._path = path
         self._written: bytes | None = None
 
-    def read(self) -> tuple[ModelEntry, ...]:
-        """The models of the last look of any bridge; none when there is nothing to be had."""
+    def read(self) -> Remembered:
+        """What any bridge saw last; empty when there is nothing to be had."""
         try:
             data = self._path.read_bytes()
-            entries = msgspec.json.decode(data, type=tuple[ModelEntry, ...])
+            remembered = msgspec.json.decode(data, type=Remembered)
         except (OSError, msgspec.DecodeError):
-            return ()
+            return Remembered()
         self._written = data
-        return entries
+        return remembered
 
-    def write(self, entries: Sequence[ModelEntry]) -> None:
-        """Replace the file when the models differ. Silent on a root that cannot be written: nothing depends on it."""
-        data = msgspec.json.encode([light(entry) for entry in entries])
+    def write(self, entries: Sequence[ModelEntry], active: str) -> None:
+        """Replace the file when something differs. Silent on a root that cannot be written: nothing depends on it."""
+        data = msgspec.json.encode(Remembered(entries=tuple(light(entry) for entry in entries), active=active))
         if data == self._written:
             return
         part = self._path.with_name(f"{self._path.name}.{os.getpid()}")

@@ -1,0 +1,135 @@
+"""What the picker shows, and what a pick resolves to."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_bridge.picker import NOTHING, RemoteModel, build_picker, describe, short_name
+from acp_bridge.resolve import HealDebounce, checked_pick, resolve, resolve_healed
+from shared.errors import ModelNotFound, NoAvailableModel, NoSatisfactoryModel
+from shared.protocol.api import LibraryRow, RowState
+
+pytestmark = pytest.mark.unit
+
+
+def row(name: str, state: RowState = "not loaded", **more: object) -> LibraryRow:
+    return LibraryRow(
+        name=name,
+        title=name,
+        backend="llama",
+        format="gguf",
+        path="",
+        size_bytes=0,
+        state=state,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+REMOTE = RemoteModel(id="vllm/big", name="big", provider="vllm")
+NAMES = st.lists(st.sampled_from("abcdef"), unique=True)
+
+
+@given(NAMES, st.sampled_from(["", "a", "z"]), st.sampled_from(["", "a", "q"]), st.booleans())
+def test_the_current_value_is_always_offered(names: list[str], pick: str, default: str, remote: bool) -> None:
+    picker = build_picker([row(name) for name in names], [REMOTE] if remote else [], pick, default, "gone")
+    every = [choice.value for group in picker.groups for choice in group.choices]
+    assert picker.current in every
+    assert len(every) == len(set(every))
+    if pick:
+        assert picker.current == pick
+
+
+@given(NAMES, st.sampled_from(["", "a", "z"]))
+def test_the_gap_changes_descriptions_alone(names: list[str], pick: str) -> None:
+    before = build_picker([row(name, "loaded") for name in names], [], pick, "a", "")
+    within = build_picker([row(name, "restarting", reason="restarting") for name in names], [], pick, "a", "")
+    shape = lambda picker: [  # noqa: E731
+        (group.id, group.name, [(choice.value, choice.name) for choice in group.choices]) for group in picker.groups
+    ]
+    assert shape(before) == shape(within)
+    assert before.current == within.current
+
+
+def test_a_lost_pick_stays_with_its_reason() -> None:
+    picker = build_picker([], [], "mine", "", "modeld is stopped")
+    assert picker.current == "mine"
+    assert picker.groups[-1].choices[0].description == "not available: modeld is stopped"
+
+
+def test_nothing_at_all_is_one_entry_that_explains() -> None:
+    picker = build_picker([], [], "", "", "modeld is stopped")
+    assert picker.current == NOTHING
+    assert [choice.description for group in picker.groups for choice in group.choices] == ["modeld is stopped"]
+    assert picker.values() == []
+
+
+def test_embedding_models_are_not_for_chat() -> None:
+    picker = build_picker([row("chat"), row("embed", embedding_only=True)], [], "", "", "")
+    assert picker.values() == ["chat"]
+
+
+def test_a_stopped_daemon_is_said_in_the_description() -> None:
+    assert describe(row("m", "restarting", reason="stopped, start modeld")) == "stopped, start modeld"
+
+
+def test_names_fit_the_button() -> None:
+    assert len(short_name("x" * 100)) == 32
+
+
+def test_resolving_is_strict() -> None:
+    rows = [row("a"), row("b", "rejected", reason="bad tensors")]
+    assert resolve("a", rows, [], "") is rows[0]
+    assert resolve("vllm/big", rows, [REMOTE], "") is REMOTE
+    with pytest.raises(NoSatisfactoryModel, match="bad tensors"):
+        resolve("b", rows, [], "")
+    with pytest.raises(NoSatisfactoryModel, match="not in the library"):
+        resolve("c", rows, [], "")
+    with pytest.raises(NoAvailableModel, match="stopped"):
+        resolve(NOTHING, [], [], "modeld is stopped")
+
+
+def test_a_wrong_pick_names_what_is_near() -> None:
+    with pytest.raises(ModelNotFound) as wrong:
+        checked_pick("smolm2", ["smollm2", "gemma"])
+    assert wrong.value.near == ["smollm2"]
+    with pytest.raises(ModelNotFound):
+        checked_pick(7, ["a"])
+
+
+@pytest.mark.anyio
+async def test_a_miss_heals_once() -> None:
+    rows: list[LibraryRow] = []
+    healed = 0
+
+    async def reconcile() -> None:
+        nonlocal healed
+        healed += 1
+        rows.append(row("a"))
+
+    assert (await resolve_healed(lambda: resolve("a", rows, [], ""), reconcile)).name == "a"  # type: ignore[union-attr]
+    assert healed == 1
+    with pytest.raises(NoSatisfactoryModel):
+        await resolve_healed(lambda: resolve("b", rows, [], ""), reconcile)
+    assert healed == 2
+
+
+@pytest.mark.anyio
+async def test_other_errors_pass_through_unhealed() -> None:
+    def attempt() -> None:
+        raise ModelNotFound(requested="x", near=[])
+
+    async def reconcile() -> None:
+        raise AssertionError
+
+    with pytest.raises(ModelNotFound):
+        await resolve_healed(attempt, reconcile)
+
+
+def test_fifty_misses_make_one_reconcile() -> None:
+    heal = HealDebounce(5.0)
+    assert sum(heal.due(1000 + index / 10, "lease") for index in range(50)) == 1
+    assert heal.due(1004.9, "another lease")
+    assert not heal.due(1005.0, "another lease")
+    assert heal.due(1010.0, "another lease")
