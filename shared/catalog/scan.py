@@ -123,7 +123,7 @@ class Scan:
                 self.problems.append(f"{folder}: folders nested deeper than {MAX_DEPTH} are not searched")
                 return []
             with os.scandir(long_path(folder)) as entries:
-                listed = [(entry.name, entry.is_dir()) for entry in entries]
+                listed = [(entry.name, _is_folder(entry)) for entry in entries]
         except OSError as error:
             self.problems.append(f"{folder}: {error.strerror or error}")
             return []
@@ -231,6 +231,13 @@ class _Manifest(msgspec.Struct):
 
 
 _OLLAMA_ROLES = {"model": "model", "projector": "projector", "adapter": "adapter"}
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # a link to itself; whoever opens it as a file will say so
 
 
 def _signature(status: os.stat_result) -> str:
