@@ -34,7 +34,8 @@ GRACE_END_S = 0.05
 class Advertised(msgspec.Struct, frozen=True, kw_only=True):
     """One look: the local models that may be shown; when there are none, `reason` says why.
 
-    `last_active` names the model that is or was active last, "" when none is known. `grace_left` in seconds: how long they stay listed while modeld is away, 0 while it is there.
+    `last_active` names the model that is or was active last, "" when none is known. `grace_left` in seconds: how long
+    they stay listed while modeld is away, 0 while it is there.
     """
 
     rows: tuple[api.LibraryRow, ...] = ()

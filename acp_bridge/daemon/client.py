@@ -81,6 +81,11 @@ class Daemon:
         self._listeners.append(listener)
 
     @property
+    def client_name(self) -> str:
+        """How modeld names this client."""
+        return self._client().name
+
+    @property
     def connected(self) -> bool:
         """Whether there is a connection."""
         return self._link is not None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import anyio
 import msgspec
 
+from acp_bridge.session.cancel import Cancel, TurnCancelled
 from acp_bridge.session.events import Card, Shown
 from acp_bridge.session.question import DECLINE, SWITCH_ALWAYS, WAIT, switch_question
 from shared.errors import ConsentDeclined, ModelSwitchRequired, WaitTimeout
@@ -15,15 +16,23 @@ from shared.protocol import api
 
 if TYPE_CHECKING:
     from acp_bridge.daemon.client import Daemon
-    from acp_bridge.session.cancel import Cancel
     from acp_bridge.session.face import Question
     from shared.clock import Clock
     from shared.settings import Settings
 
 R = TypeVar("R")
+Made = TypeVar("Made", covariant=True)
 OnEvent = Callable[[api.Event], None]
 #: While the user waits for another editor, the slot is tried this often (bounded by `queue_wait`).
 WAIT_STEP_S = 5.0
+
+
+class Attempt(Protocol[Made]):
+    """Something that may need a switch; `consent` says whether it may hurt another client."""
+
+    def __call__(self, *, consent: bool) -> Awaitable[Made]:
+        """Try it. Raises ModelSwitchRequired."""
+        ...
 
 
 class Asker(Protocol):
@@ -58,50 +67,59 @@ class LocalModel:
         self, params: api.TurnParams, on_event: OnEvent, cancel: Cancel, asker: Asker, card: str
     ) -> api.TurnResult:
         """One turn. Raises the typed errors, ConsentDeclined when the user would not switch."""
-        params = msgspec.structs.replace(params, allow_load=True, on_busy="wait")
+        params = msgspec.structs.replace(params, allow_load=True, allow_switch=True, on_busy="wait")
         await self._daemon.wait(cancel, asker.waiting)
-        return await self._consented(
-            lambda switch, consent: self._daemon.turn(
-                msgspec.structs.replace(params, allow_switch=switch, consent=consent), on_event, cancel
-            ),
-            params.model,
-            cancel,
-            asker,
-            card,
-        )
+
+        async def attempt(*, consent: bool) -> api.TurnResult:
+            agreed = msgspec.structs.replace(params, consent=consent)
+            return await self._daemon.turn(agreed, on_event, cancel)
+
+        return await self._consented(attempt, params.model, cancel, asker, card)
 
     async def load(self, name: str, asker: Asker, cancel: Cancel, card: str) -> api.LoadResult:
         """Load a model outside of a turn, asked for by the user."""
         await self._daemon.wait(cancel, asker.waiting)
 
-        def attempt(switch: bool, consent: bool) -> Awaitable[api.LoadResult]:
-            del consent  # model/load knows only whether it may switch
-            params = api.LoadParams(model=name, allow_switch=switch, on_busy="wait")
-            return cancel.race(lambda: self._daemon.call("model/load", params, api.LoadResult, asker.progress))
+        async def attempt(*, consent: bool) -> api.LoadResult:
+            try:
+                return await self._load(name, cancel, asker, switch=consent)
+            except ModelSwitchRequired as error:
+                users = self._others()
+                if users:
+                    raise ModelSwitchRequired(active=error.active, requested=name, in_use_by=users) from error
+            return await self._load(name, cancel, asker, switch=True)
 
         return await self._consented(attempt, name, cancel, asker, card)
 
-    async def _consented(
-        self,
-        attempt: Callable[[bool, bool], Awaitable[R]],
-        wanted: str,
-        cancel: Cancel,
-        asker: Asker,
-        card: str,
-    ) -> R:
-        """`attempt(allow_switch, consent)`: first without a switch, then as the user agrees."""
-        try:
-            return await attempt(False, False)
-        except ModelSwitchRequired as error:
-            required = error
+    async def _load(self, name: str, cancel: Cancel, asker: Asker, *, switch: bool) -> api.LoadResult:
+        params = api.LoadParams(model=name, allow_switch=switch, on_busy="wait")
+        return await cancel.race(lambda: self._daemon.call("model/load", params, api.LoadResult, asker.progress))
+
+    def _others(self) -> list[str]:
+        """The clients that use or wait for the slot now, without this one."""
+        status = self._daemon.status
+        if status is None:
+            return []
+        users = [waiting.client for waiting in status.queue]
+        if status.busy is not None:
+            users.insert(0, status.busy.holder)
+        return [user for user in dict.fromkeys(users) if user and user != self._daemon.client_name]
+
+    async def _consented(self, attempt: Attempt[R], wanted: str, cancel: Cancel, asker: Asker, card: str) -> R:
+        """`attempt` as far as it hurts nobody, then as the user agrees."""
         began = self._clock.awake()
+        consent = asker.always_switch
         while True:
-            consent = bool(required.in_use_by) and await self._agree(wanted, required, cancel, asker, card)
             try:
-                return await attempt(True, consent)
+                return await attempt(consent=consent)
             except ModelSwitchRequired as error:
+                if consent:
+                    raise
                 required = error
-            await self._pause(required, began, cancel, asker)
+            if not asker.waits:
+                consent = await self._agree(wanted, required, cancel, asker, card)
+            if not consent:
+                await self._pause(required, began, cancel, asker)
 
     async def _pause(self, required: ModelSwitchRequired, began: float, cancel: Cancel, asker: Asker) -> None:
         """Between two tries while the user waits for the other editor. Raises WaitTimeout after `queue_wait`."""
@@ -113,16 +131,18 @@ class LocalModel:
         await cancel.race(lambda: anyio.sleep(WAIT_STEP_S))
 
     async def _agree(self, wanted: str, required: ModelSwitchRequired, cancel: Cancel, asker: Asker, card: str) -> bool:
-        """Ask once a turn, unless the user said "always". False means to wait."""
-        if asker.always_switch or asker.waits:
-            return asker.always_switch
-        question = switch_question(card, str(required.active), wanted, required.in_use_by)
+        """Ask, once a turn. False means to wait. Raises ConsentDeclined."""
+        question = switch_question(card, str(required.active), wanted, required.in_use_by or [])
         asker.show(Card(card=card, title=question.title, status="pending"))
-        answer = await cancel.race(lambda: asker.ask(question))
+        try:
+            answer = await cancel.race(lambda: asker.ask(question))
+        except TurnCancelled:
+            asker.show(Card(card=card, title=question.title, status="failed"))
+            raise
         declined = answer in (None, DECLINE)
         asker.show(Card(card=card, title=question.title, status="failed" if declined else "completed"))
         if declined:
-            raise ConsentDeclined(model=wanted, in_use_by=", ".join(required.in_use_by))
+            raise ConsentDeclined(model=wanted, in_use_by=", ".join(required.in_use_by or []))
         asker.waits = answer == WAIT
         asker.always_switch = answer == SWITCH_ALWAYS
         return not asker.waits

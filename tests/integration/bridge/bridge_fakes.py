@@ -364,6 +364,7 @@ async def bridge(bench: Bench, *, pid: int = 1) -> AsyncIterator[Client]:
         )
         client.__init__(peer, check)  # type: ignore[misc]
         bench.core, bench.client = core, client
+        core.daemon.on_change(lambda: client.arrived.set())
         group.start_soon(server.serve, ours)
         group.start_soon(peer.run)
         yield client
