@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.abc
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from shared.settings import Settings
 
 Run = Callable[[Work], Awaitable[Any]]
+T = TypeVar("T")
 
 
 class Client:
@@ -113,6 +114,7 @@ class Slot:
         self.last_turn: TurnResult | None = None
         self.last_error: dict[str, Any] | None = None
         self.pending_reload = False
+        self.pressure = False
         self.frozen = False
         self._tasks: anyio.abc.TaskGroup | None = None
         self._works: dict[int, tuple[Work, Run]] = {}
@@ -256,7 +258,7 @@ class Slot:
             try:
                 await work
             except Exception as error:  # one defect must not take the daemon with it
-                self.log(f"defect: {type(error).__name__} at {_where(error)}")
+                self.log(f"defect: {type(error).__name__} at {where(error)}")
                 if job is not None:
                     reason = error.message if isinstance(error, ModeldError) else type(error).__name__
                     failed = ModelLoadFailed(model="the model", stage="worker", reason=reason)
@@ -285,9 +287,9 @@ class Slot:
         config: LoadConfig,
         permission: Permission,
         emit: Callable[[Event], None],
-        run: Run,
+        run: Callable[[Work], Awaitable[T]],
         on_work: Callable[[Work], None] = lambda work: None,
-    ) -> Any:
+    ) -> T:
         """Queue, then `run` with the slot reserved; its result. Raises the typed errors.
 
         Cancelling the caller stops the work. `on_work` gets it before it waits, to stop it politely.
@@ -298,10 +300,11 @@ class Slot:
         on_work(work)
         self.schedule()
         try:
-            return await work.outcome
+            result: T = await work.outcome
         except asyncio.CancelledError:
             self.stop(work)
             raise
+        return result
 
     def _admit(
         self,
@@ -459,7 +462,7 @@ class Slot:
         except ModeldError as error:
             self._end(work, error)
         except Exception as error:  # the slot outlives a defect of one operation
-            self.log(f"defect in {work.ticket.kind}: {type(error).__name__} at {_where(error)}")
+            self.log(f"defect in {work.ticket.kind}: {type(error).__name__} at {where(error)}")
             self._end(work, error)
         else:
             self._end(work, None, result)
@@ -586,12 +589,18 @@ class Slot:
             return None
         return active_model(identity, self.loads.capabilities, self.loads.measured)
 
-    def under_pressure(self) -> bool:
-        """Whether less than the reserve is free now."""
-        return policy.under_pressure(self.loads.read_memory(), self.settings)
+    def places(self) -> list[Ticket]:
+        """Who waits, in the order they would be served now."""
+        return self.queue.order(self.now(), self.resident, self._resident_since)
+
+    def note_pressure(self) -> None:
+        """Look at free memory at a turn's border; said in the status, and acted on only by asking the worker to
+        drop parked conversations.
+        """
+        self.pressure = policy.under_pressure(self.loads.read_memory(), self.settings)
 
 
-def _where(error: BaseException) -> str:
+def where(error: BaseException) -> str:
     """File and line of a defect: never its text, which may hold a prompt."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:

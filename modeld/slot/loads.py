@@ -65,8 +65,11 @@ class Loads:
         require_servable(entry, slot.backend)
         joining = state.load is not None and fits(state.load.target, wanted)
         if not joining:
+            # The new model is proven loadable before the old one is closed for it.
             entry = await anyio.to_thread.run_sync(slot.shelf.checked, entry)
-        target = identity_of(entry, merged(config, slot.records.config(entry.name)), slot.backend)
+        kept = await slot.records.config(entry.name)
+        target = identity_of(entry, merged(config, kept), slot.backend)
+        state = slot.machine.state
         if joining and state.load is not None:
             target = state.load.target
         else:
@@ -150,6 +153,13 @@ class Loads:
             self._slot.last_error = effect.error
         if future is not None and not future.done():
             future.set_result(effect.error)
+
+    def entry_in_use(self) -> ModelEntry | None:
+        """The model whose files the slot stands on, loading included."""
+        state = self._slot.machine.state
+        if state.load is not None and state.load.number in self._entries:
+            return self._entries[state.load.number][0]
+        return self.entry if state.active is not None or state.closing else None
 
     # --- effects -------------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ class Records(Protocol):
         """The last active model, for people; never trusted."""
         ...
 
-    def config(self, model: str) -> LoadConfig:
+    async def config(self, model: str) -> LoadConfig:
         """The settings kept for a model."""
         ...
 
@@ -121,7 +121,7 @@ class NoRecords:
     def hint(self, model: str) -> None:
         """See Records."""
 
-    def config(self, model: str) -> LoadConfig:
+    async def config(self, model: str) -> LoadConfig:
         """See Records."""
         return self.configs.get(model, LoadConfig())
 

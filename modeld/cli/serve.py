@@ -1,0 +1,74 @@
+"""`modeld serve`: the daemon in the foreground."""
+
+from __future__ import annotations
+
+import sys
+
+from shared.errors import ModeldError
+
+USAGE = """usage: modeld serve [--backend auto|llama|openvino|none] [--quiet]
+
+Serve in the foreground until SIGTERM, Ctrl-C or `modeld stop`. Beside a modeld that owns the hardware it
+is a standby: it takes over when that one crashes."""
+
+
+def main(arguments: list[str]) -> int:
+    """Parsed by hand: this is the start path, and argparse costs as much as the rest of it."""
+    backend: str | None = None
+    quiet = False
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word in ("-h", "--help"):
+            print(USAGE)
+            return 0
+        if word == "--quiet":
+            quiet = True
+        elif word == "--backend" and rest:
+            backend = rest.pop(0)
+        elif word.startswith("--backend="):
+            backend = word.partition("=")[2]
+        else:
+            print(f"modeld serve: unknown argument {word}\n{USAGE}", file=sys.stderr)
+            return 2
+    try:
+        return serve(backend, quiet=quiet, arguments=["serve", *arguments])
+    except ModeldError as error:
+        print(f"modeld: {error.message}", file=sys.stderr)
+        return 1
+    except Exception as error:
+        from shared.endpoint.faults import EndpointError
+
+        if not isinstance(error, (EndpointError, OSError)):
+            raise
+        print(f"modeld: cannot serve: {error}", file=sys.stderr)
+        return 1
+
+
+def serve(backend: str | None, *, quiet: bool, arguments: list[str]) -> int:
+    """Run the daemon to its end. Raises SettingInvalid, BackendUnavailable, RootError, EndpointError."""
+    import anyio
+
+    from modeld.daemon import Daemon, reexecute
+    from modeld.engine.backends import SCRIPT_VARIABLE, choose
+    from shared.paths import config_file, data_root
+    from shared.settings import load_settings
+
+    settings = load_settings(file=config_file(), flags={} if backend == "scripted" else {"backend": backend})
+    chosen = choose(_scripted(backend, SCRIPT_VARIABLE) or settings.backend)
+    root = data_root()
+
+    async def run() -> str:
+        return await Daemon(root, settings, chosen, talks=not quiet).run(anyio.Event())
+
+    reason = anyio.run(run)
+    if reason == "restart":
+        reexecute(arguments)
+    return 0
+
+
+def _scripted(backend: str | None, variable: str) -> str | None:
+    """The scripted engine is chosen by tests alone, and only where they name a script."""
+    import os
+
+    return "scripted" if backend == "scripted" and os.environ.get(variable) else None

@@ -1,0 +1,355 @@
+"""The daemon: wires its parts, lives as one instance after another, and ends in order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+from modeld.instance import Instance
+from modeld.jobs import Jobs
+from modeld.logfile import LogFile, rotated
+from modeld.memory.probe import host_memory
+from modeld.records import StoreRecords
+from modeld.rpc import fence
+from modeld.rpc.server import Connection, Server
+from modeld.slot import events as ev
+from modeld.slot.driver import Slot
+from modeld.store.store import Store
+from shared.catalog.library import Library
+from shared.clock import Clock, SystemClock
+from shared.errors import ModeldError, NotOwner, SessionClosed
+from shared.lease.reader import survey
+from shared.protocol import api
+from shared.version import __version__
+
+if TYPE_CHECKING:
+    from modeld.engine.host import WorkerHost
+    from modeld.owner.ownership import OwnershipEvent
+    from shared.paths import DataRoot
+    from shared.settings import Settings
+
+#: How often an instance looks whether its socket and records still stand, besides each lease renewal. Seconds.
+MEND_SECONDS = 10.0
+#: How long answers may take to go out before the connections are closed at the end.
+GOODBYE_SECONDS = 1.0
+
+
+class Daemon:
+    """One modeld process. `run` is its life; `end` ends it; everything else serves the methods."""
+
+    def __init__(
+        self,
+        root: DataRoot,
+        settings: Settings,
+        backend: str,
+        *,
+        clock: Clock | None = None,
+        log: LogFile | None = None,
+        talks: bool = False,
+    ) -> None:
+        self._talks = talks
+        self.root = root
+        self.settings = settings
+        self.backend = backend
+        self.version = __version__
+        self.clock = clock if clock is not None else SystemClock()
+        self.log = log if log is not None else LogFile(root.logs)
+        self.started = self.clock.awake()
+        self.abandoned_turns = 0
+        self.hint_model: str | None = None
+        self.store = Store(root, self.clock)
+        self.records = StoreRecords(self.store, self.log)
+        self.library = Library(root, settings)
+        self.server = Server(self)
+        self.slot = Slot(
+            settings,
+            self.clock,
+            backend=backend,
+            shelf=self.library,
+            owner=self,
+            records=self.records,
+            start_worker=self._start_worker,
+            read_memory=host_memory,
+            changed=self.server.changed,
+            log=self.log,
+        )
+        self.slot.connected = lambda: self.server.editors
+        from modeld.counting import Counter
+
+        self.counter = Counter(self.slot, self._start_worker, self._spawn)
+        self.jobs = Jobs(root, self.library, self.slot, self._spawn)
+        self._live: Instance | None = None
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._sessions: dict[str, Connection] = {}
+        self._next_session = 0
+        self._ending: tuple[str, float] | None = None
+        self._wake = anyio.Event()
+        self._lost = False
+
+    # --- life ----------------------------------------------------------------------------------
+
+    async def run(self, ready: anyio.Event | None = None) -> str:
+        """Serve until told to end; the reason (`stop`, `restart`, `upgrade`, `shutdown`).
+
+        `ready` is set once the first instance can be found. Raises RootError, EndpointError.
+        """
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            self._watch_signals()
+            await tasks.start(self.slot.run)
+            tasks.start_soon(self.records.run)
+            while self._ending is None:
+                await self._live_once(ready)
+            self.jobs.close()
+            await self.counter.close()
+            self.library.close()
+            tasks.cancel_scope.cancel()
+        reason = self._reason
+        self.log(f"ended: {reason}")
+        self.log.close()
+        return reason
+
+    async def _live_once(self, ready: anyio.Event | None) -> None:
+        """One instance from its socket to its end."""
+        live = self._live = Instance(self.root, self.settings, self.backend, self.store, self.clock)
+        self._lost = False
+        live.ownership.subscribe(self._on_ownership)
+        async with anyio.create_task_group() as own:
+            await own.start(live.ownership.run)
+            own.start_soon(live.listener.serve, self.server.serve)
+            live.publish()
+            self.log(f"instance {live.id} serves {self.backend} at {live.endpoint}")
+            if ready is not None and not ready.is_set():
+                ready.set()
+                if self._talks:
+                    self._say_what(live)
+            own.start_soon(self._keep_mended, live)
+            await self._until_over()
+            if self._lost:
+                await self._after_loss(live)
+            else:
+                await self._close(live)
+            own.cancel_scope.cancel()
+
+    @property
+    def _reason(self) -> str:
+        return self._ending[0] if self._ending is not None else "stop"
+
+    async def _until_over(self) -> None:
+        while self._ending is None and not self._lost:
+            await self._wake.wait()
+
+    async def _after_loss(self, live: Instance) -> None:
+        """The worker is killed and seen gone; then this process goes on as another instance."""
+        self.log("the lease is lost: the model is unloaded, a new instance follows")
+        await self.slot.lose()
+        await self._say_goodbye()
+        await live.leave("lost")
+        self.slot.renew(self)
+
+    async def _close(self, live: Instance) -> None:
+        assert self._ending is not None
+        reason, drain = self._ending
+        self.log(f"ending: {reason}")
+        await self.slot.close(drain)
+        await self.records.flush()
+        await self._say_goodbye()
+        await live.leave(reason)
+
+    async def _say_goodbye(self) -> None:
+        """Close the connections; what was answered already is still written, for a bounded time."""
+        self._sessions.clear()
+        self.server.close()
+        with anyio.move_on_after(GOODBYE_SECONDS):
+            await self.server.all_gone()
+
+    def _say_what(self, live: Instance) -> None:
+        """One line for whoever started it in a terminal."""
+        others = [one for one in survey(self.root).living if one.instance != live.id]
+        beside = f"; another modeld (pid {others[0].pid}) lives: this one is a standby" if others else ""
+        print(f"modeld {self.version} serves {self.backend} at {live.endpoint}{beside}", flush=True)  # noqa: T201
+
+    def end(self, reason: str, drain: float | None = None) -> None:
+        """Begin to end. A second call shortens the drain."""
+        limit = self.settings.shutdown_drain if drain is None else drain
+        self._ending = self._ending or (reason, limit)
+        self._wake_up()
+
+    def _wake_up(self) -> None:
+        wake, self._wake = self._wake, anyio.Event()
+        wake.set()
+
+    def _watch_signals(self) -> None:
+        """SIGTERM, SIGINT and CTRL_BREAK end in order; a closed terminal does not end a daemon."""
+        loop = asyncio.get_running_loop()
+        if sys.platform == "win32":
+            signal.signal(signal.SIGBREAK, lambda *_: loop.call_soon_threadsafe(self.end, "shutdown"))
+            signal.signal(signal.SIGINT, lambda *_: loop.call_soon_threadsafe(self.end, "stop"))
+            return
+        loop.add_signal_handler(signal.SIGTERM, self.end, "shutdown")
+        loop.add_signal_handler(signal.SIGINT, self.end, "stop")
+
+    async def _keep_mended(self, live: Instance) -> None:
+        while True:
+            await anyio.sleep(MEND_SECONDS)
+            await self._mend(live)
+
+    async def _mend(self, live: Instance) -> None:
+        try:
+            await live.mend(self.log)
+        except (OSError, ModeldError) as error:
+            self.log(f"the endpoint could not be put back: {error}")
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self.slot.spawn(work)
+
+    async def _start_worker(self) -> WorkerHost:
+        from modeld.engine.host import WorkerHost
+
+        return await WorkerHost.start(self.backend, self.settings, rotated(self.root.logs / "worker.log"))
+
+    # --- ownership (modeld.slot.ports.Owner) ----------------------------------------------------
+
+    def _on_ownership(self, event: OwnershipEvent) -> None:
+        if event == "acquired":
+            recovered = self.store.recovered
+            if recovered is not None:
+                self.abandoned_turns = recovered.abandoned
+                self.hint_model = recovered.hint_model
+                self.slot.feed(ev.GenerationFloor(floor=recovered.generation))
+                if recovered.notice:
+                    self.log(recovered.notice)
+            self.log("this instance owns the hardware")
+        elif event == "freeze":
+            self.log("the lease is in doubt: paused")
+            self.slot.freeze()
+        elif event == "thaw":
+            self.slot.thaw()
+        elif event == "lost":
+            self._lost = True
+            self._wake_up()
+        elif event == "renewed" and self._live is not None and not self._live.listener.intact():
+            self._spawn(self._mend(self._live))
+        if event != "renewed":
+            self.server.changed()
+
+    @property
+    def live(self) -> Instance:
+        """The instance in force."""
+        assert self._live is not None, "the daemon does not run"
+        return self._live
+
+    async def ensure(self) -> object:
+        """Own the hardware. Raises NotOwner with the winner, RootError, DeviceBusy."""
+        return await self.live.ownership.ensure()
+
+    async def confirm(self) -> object:
+        """Raises NotOwner."""
+        return await self.live.ownership.confirm()
+
+    async def name_worker(self, pid: int, start_token: str) -> None:
+        """Raises NotOwner."""
+        await self.live.ownership.name_worker(pid, start_token)
+
+    async def clear_worker(self) -> None:
+        """Raises NotOwner."""
+        await self.live.ownership.clear_worker()
+
+    # --- for the methods -----------------------------------------------------------------------
+
+    @property
+    def instance(self) -> str:
+        """The fence of every call."""
+        return self.live.id
+
+    @property
+    def token(self) -> str:
+        """The secret of the handshake."""
+        return self.live.token
+
+    @property
+    def endpoint(self) -> str:
+        """Where it listens."""
+        return self.live.endpoint
+
+    @property
+    def role(self) -> api.Role:
+        """`owner`, `standby` or `idle`."""
+        return self.live.ownership.role
+
+    async def own(self) -> None:
+        """Before a resident operation. Raises NotOwner, RootError."""
+        if self._ending is not None:
+            raise NotOwner(owner=None)
+        await self.ensure()
+
+    def require_not_standby(self) -> None:
+        """For operations on what is resident: beside a living owner they are its business. Raises NotOwner."""
+        if self.role == "standby":
+            look = self.live.ownership.last_look
+            record = look.record if look is not None else None
+            winner = (
+                None
+                if record is None
+                else {
+                    "instance": record.instance,
+                    "endpoint": str(record.meta.get("endpoint", "")),
+                }
+            )
+            raise NotOwner(owner=winner)
+
+    def status(self) -> api.Status:
+        """See modeld.status."""
+        from modeld.status import build
+
+        return build(self)
+
+    async def inventory(self, *, live_only: bool) -> api.LibraryResult:
+        """The library's rows with the live state; `live_only`: those that this daemon can serve."""
+        from modeld.engine.backends import available
+        from shared.catalog.capability import Serveable
+        from shared.catalog.rows import Live, library_rows, picker_rows
+
+        entries = await anyio.to_thread.run_sync(self.library.rows)
+        live = Live(
+            serveable=Serveable(backend=self.backend, standing="live"),
+            status=self.status(),
+            engines=frozenset(one.backend for one in available() if one.importable),
+        )
+        rows = picker_rows(entries, live) if live_only else library_rows(entries, live)
+        return api.LibraryResult(rows=rows, complete=self.library.complete, problems=self.library.problems)
+
+    def open_session(self, connection: Connection) -> api.OpenResult:
+        """A handle on what is resident now."""
+        state = self.slot.machine.state
+        assert state.active is not None
+        self._next_session += 1
+        handle = str(fence.Handle(self.instance, state.generation, self._next_session))
+        connection.sessions.add(handle)
+        return api.OpenResult(handle=handle, generation=state.generation, num_ctx=state.active.num_ctx)
+
+    def check_session(self, connection: Connection, handle: str) -> None:
+        """Raises SessionClosed, StaleFence, SlotGenerationStale."""
+        fence.check_handle(fence.parse_handle(handle), self.instance, self.slot.machine.state.generation)
+        if handle not in connection.sessions:
+            raise SessionClosed(handle=handle)
+
+    def close_session(self, connection: Connection, handle: str) -> None:
+        """Raises as `check_session`; a stale handle is forgotten all the same."""
+        try:
+            self.check_session(connection, handle)
+        finally:
+            connection.sessions.discard(handle)
+
+
+def reexecute(arguments: list[str]) -> None:
+    """Become a fresh process with the same pid: what was imported from an older version is gone."""
+    os.execv(sys.executable, [sys.executable, "-m", "modeld", *arguments])  # noqa: S606  our own interpreter

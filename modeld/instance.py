@@ -1,0 +1,88 @@
+"""One instance of this process as others find it: id, socket, token, presence, and its hold on the lease.
+
+A process that lost the lease goes on as a new instance: an instance never owns twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import msgspec
+
+from modeld.owner.ownership import Ownership
+from shared.endpoint.endpoint import listen
+from shared.endpoint.folder import runtime_folder
+from shared.lease import files, identity
+from shared.lease.presence import Presence
+from shared.lease.record import Meta, PresenceRecord
+from shared.protocol import api
+from shared.version import __version__
+
+if TYPE_CHECKING:
+    from modeld.store.store import Store
+    from shared.clock import Clock
+    from shared.paths import DataRoot
+    from shared.settings import Settings
+
+
+class Instance:
+    """Made listening and not yet published. Raises RootError, EndpointError, OSError."""
+
+    def __init__(self, root: DataRoot, settings: Settings, backend: str, store: Store, clock: Clock) -> None:
+        files.prepare(root)
+        self.id = str(uuid4())
+        self._clock = clock
+        self._me = identity.current()
+        self._backend = backend
+        self.presence = Presence(root, self.id)
+        self.listener = listen(runtime_folder(root), self.id)
+        try:
+            self.token = self.presence.make_token()
+            self.ownership = Ownership(root, settings, self.id, meta=self._meta(), store=store, clock=clock)
+        except BaseException:
+            self.listener.close()
+            raise
+
+    @property
+    def endpoint(self) -> str:
+        """The address in force."""
+        return self.listener.address
+
+    def _meta(self) -> Meta:
+        return Meta(
+            endpoint=self.listener.address,
+            token_file=str(self.presence.token_file),
+            backend=self._backend,
+            protocol_min=api.PROTOCOL_MIN,
+            protocol_max=api.PROTOCOL_MAX,
+            version=__version__,
+        )
+
+    def publish(self) -> None:
+        """Write the presence record: from now on it can be found. Raises OSError."""
+        identified = msgspec.structs.asdict(self._me)
+        identified["pid"] = os.getpid()
+        meta = msgspec.structs.asdict(self._meta())
+        self.presence.publish(PresenceRecord(instance=self.id, started=self._clock.wall(), **identified, **meta))
+
+    async def mend(self, log: Callable[[str], None]) -> None:
+        """See that the socket and the records still stand, and put them back where they do not."""
+        rebound = not self.listener.intact()
+        if rebound:
+            await self.listener.rebind()
+            log("the socket had gone from its folder and is bound anew")
+        if rebound or not self.presence.intact():
+            if not self.presence.token_file.exists():
+                self.token = self.presence.make_token()
+            self.publish()
+        if rebound:
+            await self.ownership.publish(self._meta())
+
+    async def leave(self, reason: str) -> None:
+        """Release the lease, mark the record, close the socket. After the worker was seen gone."""
+        await self.ownership.release(reason)
+        self.presence.withdraw(reason, self._clock.wall())
+        self.listener.close()

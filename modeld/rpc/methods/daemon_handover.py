@@ -1,0 +1,19 @@
+"""`daemon/handover`: let a newer version take the lease at a turn boundary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.protocol import api
+
+if TYPE_CHECKING:
+    from modeld.daemon import Daemon
+    from modeld.rpc.server import Connection
+    from shared.protocol.requests import Call
+
+
+async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Value:
+    """The lease is released with `upgrade`, and this process ends."""
+    params = call.params(api.ShutdownParams)
+    call.after_response(lambda: daemon.end("upgrade", params.drain_s))
+    return api.Value()

@@ -1,0 +1,19 @@
+"""`daemon/shutdown`: drain the running turn, then cancel it, then end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.protocol import api
+
+if TYPE_CHECKING:
+    from modeld.daemon import Daemon
+    from modeld.rpc.server import Connection
+    from shared.protocol.requests import Call
+
+
+async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Value:
+    """Answered at once; the connection closes when the process ends."""
+    params = call.params(api.ShutdownParams)
+    call.after_response(lambda: daemon.end(params.reason or "stop", params.drain_s))
+    return api.Value()

@@ -1,0 +1,17 @@
+"""`library/list`: everything on disk, with the live state joined."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.protocol import api
+
+if TYPE_CHECKING:
+    from modeld.daemon import Daemon
+    from modeld.rpc.server import Connection
+    from shared.protocol.requests import Call
+
+
+async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.LibraryResult:
+    """Works whatever the slot does."""
+    return await daemon.inventory(live_only=False)

@@ -1,0 +1,17 @@
+"""`library/remove`: delete a model of the store, unless it is in use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.protocol import api
+
+if TYPE_CHECKING:
+    from modeld.daemon import Daemon
+    from modeld.rpc.server import Connection
+    from shared.protocol.requests import Call
+
+
+async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.RemoveResult:
+    """Raises ModelNotFound, ModelInUse, UnsupportedFeature (a file that is not ours)."""
+    return await daemon.jobs.remove(call.params(api.RemoveParams).name)

@@ -1,0 +1,31 @@
+"""`model/configure`: settings kept for a model; on the resident one they wait for its next load."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeld.slot.describe import describe
+from modeld.slot.request import identity_of
+from shared.catalog.identity import serves
+from shared.protocol import api
+
+if TYPE_CHECKING:
+    from modeld.daemon import Daemon
+    from modeld.rpc.server import Connection
+    from shared.protocol.requests import Call
+
+
+async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.ConfigureResult:
+    """Answers the new plan. Raises ModelNotFound, NotOwner, RootError."""
+    params = call.params(api.ConfigureParams)
+    slot = daemon.slot
+    entry = await slot.find(params.model)
+    await daemon.own()
+    info = await describe(slot, api.DescribeParams(model=entry.name, config=params.config))
+    await daemon.records.keep_config(entry.name, params.config)
+    active = slot.machine.state.active
+    if active is not None and active.name == entry.name:
+        slot.pending_reload = not serves(active, identity_of(entry, params.config, daemon.backend))
+        slot.changed()
+        return api.ConfigureResult(config=params.config, pending_reload=slot.pending_reload, plan=info.plan)
+    return api.ConfigureResult(config=params.config, pending_reload=False, plan=info.plan)

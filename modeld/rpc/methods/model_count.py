@@ -1,0 +1,22 @@
+"""`model/count`: tokens under the model's own template; never loads, queues or counts as use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.protocol import api
+from shared.protocol.faults import InvalidParams
+
+if TYPE_CHECKING:
+    from modeld.daemon import Daemon
+    from modeld.rpc.server import Connection
+    from shared.protocol.requests import Call
+
+
+async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.CountResult:
+    """Served beside a decode, or by a helper without weights."""
+    params = call.params(api.CountParams)
+    if (params.messages is None) == (params.text is None):
+        raise InvalidParams(at="$", reason="either messages or text")
+    entry = await daemon.slot.find(params.model)
+    return await daemon.counter.count(entry, params)

@@ -1,0 +1,19 @@
+"""`model/describe`: capabilities and the memory plan; advice, never resident, never behind a turn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeld.slot.describe import describe
+from shared.protocol import api
+
+if TYPE_CHECKING:
+    from modeld.daemon import Daemon
+    from modeld.rpc.server import Connection
+    from shared.protocol.requests import Call
+
+
+async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.ModelInfo:
+    """Raises ModelNotFound."""
+    params = call.params(api.DescribeParams)
+    return await describe(daemon.slot, params)

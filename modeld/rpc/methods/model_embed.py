@@ -1,0 +1,36 @@
+"""`model/embed`: vectors from the one slot; never a second model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeld.rpc.streaming import Stopper
+from modeld.slot import operations
+from modeld.slot.driver import Permission
+from shared.protocol import api
+
+if TYPE_CHECKING:
+    from modeld.daemon import Daemon
+    from modeld.rpc.server import Connection
+    from shared.protocol.requests import Call
+
+
+async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.EmbedResult:
+    """Raises ModelBusy while the slot is in use, ModelSwitchRequired without `allow_switch`."""
+    params = call.params(api.EmbedParams)
+    await daemon.own()
+    entry = await daemon.slot.find(params.model)
+    stopper = Stopper(daemon.slot, call)
+    permission = Permission(
+        load=params.allow_load or params.allow_switch, switch=params.allow_switch, consent=True, on_busy="fail"
+    )
+    return await daemon.slot.perform(
+        "embed",
+        connection.caller,
+        entry,
+        params.config,
+        permission,
+        stopper.emit,
+        lambda work: operations.embed(daemon.slot, work, entry, params),
+        stopper.attach,
+    )

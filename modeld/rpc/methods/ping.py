@@ -1,0 +1,17 @@
+"""`ping`: liveness with the instance id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.protocol import api
+
+if TYPE_CHECKING:
+    from modeld.daemon import Daemon
+    from modeld.rpc.server import Connection
+    from shared.protocol.requests import Call
+
+
+async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.PingResult:
+    """Answered by every version, whatever runs."""
+    return api.PingResult(instance=daemon.instance)

@@ -1,0 +1,18 @@
+"""`session/close`: give a handle back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.protocol import api
+
+if TYPE_CHECKING:
+    from modeld.daemon import Daemon
+    from modeld.rpc.server import Connection
+    from shared.protocol.requests import Call
+
+
+async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Value:
+    """Raises SessionClosed when it is closed already, StaleError when it is of an older slot."""
+    daemon.close_session(connection, call.params(api.HandleParams).handle)
+    return api.Value()

@@ -1,0 +1,18 @@
+"""`session/explain`: the status as this session sees it; never waits for a decode."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.protocol import api
+
+if TYPE_CHECKING:
+    from modeld.daemon import Daemon
+    from modeld.rpc.server import Connection
+    from shared.protocol.requests import Call
+
+
+async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Status:
+    """Raises SessionClosed, StaleFence, SlotGenerationStale."""
+    daemon.check_session(connection, call.params(api.HandleParams).handle)
+    return daemon.status()

@@ -1,0 +1,40 @@
+"""`session/open`: a handle bound to this instance and slot generation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeld.rpc.streaming import Stopper
+from modeld.slot import operations
+from modeld.slot.driver import Permission
+from modeld.slot.request import identity_of
+from shared.catalog.identity import serves
+from shared.protocol import api
+
+if TYPE_CHECKING:
+    from modeld.daemon import Daemon
+    from modeld.rpc.server import Connection
+    from shared.protocol.requests import Call
+
+
+async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.OpenResult:
+    """Raises ModelNotActive, ModelSwitchRequired, and with their permission the errors of a load."""
+    params = call.params(api.OpenParams)
+    await daemon.own()
+    slot = daemon.slot
+    entry = await slot.find(params.model)
+    stopper = Stopper(slot, call)
+    load = api.LoadParams(model=params.model, config=params.config)
+    state = slot.machine.state
+    if state.active is None or not serves(state.active, identity_of(entry, params.config, daemon.backend)):
+        await slot.perform(
+            "load",
+            connection.caller,
+            entry,
+            params.config,
+            Permission(load=params.allow_load, switch=params.allow_switch, consent=True, on_busy="fail"),
+            stopper.emit,
+            lambda work: operations.load(slot, work, entry, load),
+            stopper.attach,
+        )
+    return daemon.open_session(connection)

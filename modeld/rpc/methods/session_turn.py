@@ -1,0 +1,40 @@
+"""`session/turn`: one ticket for switch, load, prefill and decode."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeld.rpc.streaming import Stopper
+from modeld.slot import operations
+from modeld.slot.driver import Permission
+from shared.protocol import api
+
+if TYPE_CHECKING:
+    from modeld.daemon import Daemon
+    from modeld.rpc.server import Connection
+    from shared.protocol.requests import Call
+
+
+async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.TurnResult:
+    """Streams `session/event`; a cancel answers with the final event, not with an error."""
+    params = call.params(api.TurnParams)
+    stopper = Stopper(daemon.slot, call)
+    await daemon.own()
+    entry = await daemon.slot.find(params.model)
+    permission = Permission(
+        load=params.allow_load,
+        switch=params.allow_switch,
+        consent=params.consent,
+        on_busy=params.on_busy,
+        wait_s=params.wait_s,
+    )
+    return await daemon.slot.perform(
+        "turn",
+        connection.caller,
+        entry,
+        params.config,
+        permission,
+        stopper.emit,
+        lambda work: operations.turn(daemon.slot, work, entry, params),
+        stopper.attach,
+    )

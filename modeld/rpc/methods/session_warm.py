@@ -1,0 +1,33 @@
+"""`session/warm`: bring a prefix into memory, lowest priority."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeld.rpc.streaming import Stopper
+from modeld.slot import operations
+from modeld.slot.driver import Permission
+from shared.protocol import api
+
+if TYPE_CHECKING:
+    from modeld.daemon import Daemon
+    from modeld.rpc.server import Connection
+    from shared.protocol.requests import Call
+
+
+async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Usage:
+    """Never loads or switches; gives way to any turn."""
+    params = call.params(api.WarmParams)
+    daemon.require_not_standby()
+    entry = await daemon.slot.find(params.model)
+    stopper = Stopper(daemon.slot, call)
+    return await daemon.slot.perform(
+        "warm",
+        connection.caller,
+        entry,
+        api.LoadConfig(),
+        Permission(),
+        stopper.emit,
+        lambda work: operations.warm(daemon.slot, work, params),
+        stopper.attach,
+    )

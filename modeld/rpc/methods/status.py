@@ -1,0 +1,17 @@
+"""`status`: section 6 of the design, once; never resets a timer, touches no engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.protocol import api
+
+if TYPE_CHECKING:
+    from modeld.daemon import Daemon
+    from modeld.rpc.server import Connection
+    from shared.protocol.requests import Call
+
+
+async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Status:
+    """Answered by every version."""
+    return daemon.status()

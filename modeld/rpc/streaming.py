@@ -1,0 +1,40 @@
+"""What a method that runs for a while shares: its events to the client, and its cancel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.protocol.api import Event, EventParams
+
+if TYPE_CHECKING:
+    from modeld.slot.driver import Slot
+    from modeld.slot.work import Work
+    from shared.protocol.requests import Call
+
+
+class Stopper:
+    """Takes the cancel of a call over: the work is stopped and answers by itself with how far it came."""
+
+    def __init__(self, slot: Slot, call: Call) -> None:
+        self._slot = slot
+        self._call = call
+        self._work: Work | None = None
+        self._stopped = False
+        call.on_cancel(self._stop)
+
+    def emit(self, event: Event) -> None:
+        """Send an event of this call. Never waits: a client that stops reading is ended by its connection."""
+        identifier = self._call.id
+        if identifier is not None:
+            self._call.peer.notify("session/event", EventParams(request=identifier, event=event))
+
+    def attach(self, work: Work) -> None:
+        """The work exists now; a cancel that came before stops it at once."""
+        self._work = work
+        if self._stopped:
+            self._slot.stop(work)
+
+    def _stop(self) -> None:
+        self._stopped = True
+        if self._work is not None:
+            self._slot.stop(self._work)

@@ -1,0 +1,52 @@
+"""`model/describe`: what a model is and what loading it would take. Touches no engine and no slot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeld.slot.request import identity_of, merged, require_servable
+from shared.errors import BackendError, ModeldError
+from shared.protocol import api
+
+if TYPE_CHECKING:
+    from modeld.slot.driver import Slot
+
+
+async def describe(slot: Slot, params: api.DescribeParams) -> api.ModelInfo:
+    """Advice: free memory is read again before a load. Raises ModelNotFound."""
+    entry = await slot.find(params.model)
+    reason = entry.problem
+    try:
+        require_servable(entry, slot.backend)
+    except BackendError as error:
+        reason = reason or error.message
+    plan: api.MemoryPlan | None = None
+    warnings: list[str] = []
+    try:
+        config = merged(params.config, await slot.records.config(entry.name))
+        plan = await slot.loads.plan_for(entry, identity_of(entry, config, slot.backend))
+    except ModeldError as error:
+        warnings.append(error.message)
+    if plan is not None and plan.required_bytes + plan.reserve_bytes > plan.free_bytes:
+        fits = f"{plan.fits} tokens would fit" if plan.fits else "no context would fit"
+        warnings.append(f"not enough free memory now for {plan.num_ctx} tokens; {fits}")
+    if not entry.has_template:
+        warnings.append("the file brings no chat template; ChatML is used")
+    return api.ModelInfo(
+        name=entry.name,
+        backend=slot.backend if not reason else next(iter(entry.backends), ""),
+        servable=not reason,
+        reason=reason,
+        architecture=entry.architecture,
+        parameters=entry.parameters,
+        size_bytes=entry.size_bytes,
+        context_train=entry.context_train,
+        has_template=entry.has_template,
+        tools=entry.tools,
+        thinking=entry.thinking,
+        vision=entry.vision,
+        fim=entry.fim is not None,
+        embedding_only=entry.embedding_only,
+        warnings=warnings,
+        plan=plan,
+    )

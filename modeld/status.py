@@ -1,0 +1,102 @@
+"""The status of this instance: read from what is known already, touching no engine."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from shared.protocol import api
+from shared.version import __version__
+
+if TYPE_CHECKING:
+    from modeld.daemon import Daemon
+    from modeld.slot.driver import Slot
+
+
+def build(daemon: Daemon) -> api.Status:
+    """`status`, as DESIGN names its parts."""
+    slot = daemon.slot
+    state = slot.machine.state
+    active = slot.active()
+    return api.Status(
+        instance=daemon.instance,
+        role=daemon.role,
+        pid=os.getpid(),
+        backend=daemon.backend,
+        state=state.name,
+        generation=state.generation,
+        active=active,
+        version=__version__,
+        endpoint=daemon.endpoint,
+        busy=busy_of(slot),
+        queue=_queue(slot),
+        sessions=daemon.server.sessions,
+        clients=daemon.server.clients,
+        effective_context=active.num_ctx if active is not None else None,
+        memory=_memory(slot),
+        pending_reload=slot.pending_reload,
+        last_error=slot.last_error,
+        uptime_s=round(daemon.clock.awake() - daemon.started, 1),
+        last_turn=slot.last_turn,
+        abandoned_turns=daemon.abandoned_turns,
+        hint_model=daemon.hint_model,
+        worker_pid=_worker_pid(slot),
+    )
+
+
+def busy_of(slot: Slot) -> api.BusyOperation | None:
+    """What holds the slot, with its stage; a load names its model in `detail`."""
+    state, now = slot.machine.state, slot.now()
+    if state.operation is not None:
+        view = slot.leases.view(state.operation.lease)
+        return api.BusyOperation(
+            operation=state.operation.kind,
+            stage=view.stage if view is not None else "",
+            holder=state.operation.holder,
+            age_s=round(now - state.operation.since, 3),
+            detail=dict(view.detail) if view is not None else {},
+        )
+    if state.load is not None:
+        current = slot.current
+        return api.BusyOperation(
+            operation="switch" if state.load.unloads else "load",
+            stage="loading" if state.name == "Loading" else "unloading",
+            holder=current.ticket.client_name if current is not None else "",
+            age_s=round(now - current.granted_at, 3) if current is not None else 0.0,
+            detail={
+                "model": state.load.target.name,
+                "unloads": state.load.unloads,
+                "fraction": round(slot.loads.fraction, 3),
+            },
+        )
+    return None
+
+
+def _queue(slot: Slot) -> list[api.Waiting]:
+    now = slot.now()
+    return [
+        api.Waiting(client=ticket.client_name, model=ticket.model, waited_s=round(now - ticket.arrived, 3))
+        for ticket in slot.places()
+    ]
+
+
+def _memory(slot: Slot) -> api.MemoryStatus:
+    from modeld.memory import policy
+
+    plan = slot.loads.plan if slot.machine.state.active is not None else None
+    try:
+        memory = slot.loads.read_memory()
+    except OSError:
+        return api.MemoryStatus()
+    return api.MemoryStatus(
+        required_bytes=plan.required_bytes if plan is not None else None,
+        free_bytes=memory.free,
+        reserve_bytes=policy.reserve_bytes(memory.total, slot.settings),
+        measured_bytes=slot.loads.measured if plan is not None else None,
+        pressure=slot.pressure,
+    )
+
+
+def _worker_pid(slot: Slot) -> int | None:
+    host = slot.crew.host(slot.machine.state.worker)
+    return host.pid if host is not None else None
