@@ -13,7 +13,7 @@ from typing import Any, Self
 import psutil
 
 from bench.table import MIB, Table, percentile, spread
-from clients.bridge import Bridge, model_like
+from clients.bridge import Bridge
 from clients.home import Home
 from clients.wire import Wire, user
 
@@ -83,7 +83,7 @@ def measure(table: Table, models: str, backend: str) -> None:
 
 def _session(home: Home, editor: Bridge) -> str:
     session = editor.new_session(home.work)
-    editor.choose(session["sessionId"], "model", model_like(session, "smollm2"))
+    editor.choose(session["sessionId"], "model", editor.find_model(session, "smollm2"))
     return str(session["sessionId"])
 
 

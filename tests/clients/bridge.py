@@ -226,6 +226,21 @@ class Bridge:
     def choose(self, session: str, option: str, value: str) -> JsonObject:
         return self.request("session/set_config_option", {"sessionId": session, "configId": option, "value": value})
 
+    def find_model(self, result: JsonObject, part: str, seconds: float = 10.0) -> str:
+        """The picker's value that contains `part`: from the result of new or load, or from the updates after it."""
+        deadline = time.monotonic() + seconds
+        latest = result
+        while not any(part.lower() in value.lower() for value in model_values(latest)):
+            assert time.monotonic() < deadline, f"{part} is not among {model_values(latest)}: {self.errors()}"
+            time.sleep(0.01)
+            for params in list(self.updates):
+                if (
+                    params["sessionId"] == result["sessionId"]
+                    and params["update"]["sessionUpdate"] == "config_option_update"
+                ):
+                    latest = params["update"]
+        return model_like(latest, part)
+
     def begin_prompt(self, session: str, text: str) -> Pending:
         blocks = [{"type": "text", "text": text}]
         return self.begin("session/prompt", {"sessionId": session, "prompt": blocks})

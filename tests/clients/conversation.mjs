@@ -21,6 +21,7 @@ const client = acp
   .client({ name: "official-typescript" })
   .onNotification(acp.methods.client.session.update, ({ params }) => {
     updates.push(describe(params.update));
+    if (params.update.sessionUpdate === "config_option_update") chosen = params.update;
   })
   .onRequest(acp.methods.client.session.requestPermission, ({ params }) => ({
     outcome: { outcome: "selected", optionId: params.options[0].optionId },
@@ -42,7 +43,8 @@ const actions = {
     chosen = result;
     return result;
   },
-  choose: (c, step) => {
+  choose: async (c, step) => {
+    if (step.listed) await until(() => models(chosen).some((o) => o.value.toLowerCase().includes(step.part)));
     const found = models(chosen).find((o) => o.value.toLowerCase().includes(step.part));
     const value = found?.value ?? step.part;
     return c.request(acp.methods.agent.session.setConfigOption, { sessionId: session, configId: "model", value });

@@ -18,6 +18,7 @@ let chosen;
 const handler = () => ({
   async sessionUpdate({ update }) {
     updates.push({ kind: update.sessionUpdate, text: update.content?.text ?? null });
+    if (update.sessionUpdate === "config_option_update") chosen = update;
   },
   async requestPermission({ options }) {
     return { outcome: { outcome: "selected", optionId: options[0].optionId } };
@@ -36,7 +37,8 @@ const actions = {
     session = chosen.sessionId;
     return chosen;
   },
-  choose: (step) => {
+  choose: async (step) => {
+    if (step.listed) await until(() => models(chosen).some((o) => o.value.toLowerCase().includes(step.part)));
     const value = models(chosen).find((o) => o.value.toLowerCase().includes(step.part))?.value ?? step.part;
     const params = { sessionId: session, configId: "model", value };
     return connection.setSessionConfigOption(params);
@@ -48,12 +50,15 @@ const actions = {
     }),
   cancel: async (step) => {
     const turn = actions.prompt(step);
-    for (let i = 0; i < 6000 && !updates.some((u) => u.kind === "agent_message_chunk"); i++)
-      await new Promise((resolve) => setTimeout(resolve, 10));
+    await until(() => updates.some((u) => u.kind === "agent_message_chunk"));
     await connection.cancel({ sessionId: session });
     return turn;
   },
 };
+
+async function until(condition) {
+  for (let i = 0; i < 6000 && !condition(); i++) await new Promise((resolve) => setTimeout(resolve, 10));
+}
 
 for (const step of plan) {
   updates = [];

@@ -11,7 +11,6 @@ import time
 import psutil
 import pytest
 
-from clients.bridge import model_like
 from clients.home import Home
 from counts import FULL
 from shared.settings import Settings
@@ -50,7 +49,7 @@ def test_idle_daemon_and_bridge_sleep(home: Home) -> None:
         assert switches(daemon, SECONDS) <= SWITCHES, "an instance that owns nothing has nothing to do"
         assert switches(bridge, SECONDS) <= SWITCHES, "a connected bridge is pushed to"
 
-        editor.choose(session["sessionId"], "model", model_like(session, "smollm2"))
+        editor.choose(session["sessionId"], "model", editor.find_model(session, "smollm2"))
         editor.prompt(session["sessionId"], "Say hello.")
         settle()
         renewals = SECONDS / numbers.lease_renew

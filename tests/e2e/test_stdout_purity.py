@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from clients.bridge import model_like
 from clients.home import Home
 
 pytestmark = [pytest.mark.e2e, pytest.mark.model, pytest.mark.timeout(120)]
@@ -43,7 +42,7 @@ def test_stdout_is_pure_under_noise(home: Home, tmp_path: Path) -> None:
     with home.bridge(PYTHONPATH=str(tmp_path)) as editor:
         editor.initialize()
         session = editor.new_session(home.work)
-        editor.choose(session["sessionId"], "model", model_like(session, "smollm2"))
+        editor.choose(session["sessionId"], "model", editor.find_model(session, "smollm2"))
         assert editor.prompt(session["sessionId"], "What is the capital of France?").text
     # leaving the block has judged every byte of stdout; the noise must really have been made
     noise = editor.errors()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from clients.bridge import model_like
 from clients.home import Home
 
 pytestmark = [pytest.mark.e2e, pytest.mark.model, pytest.mark.timeout(300)]
@@ -19,7 +18,7 @@ def test_two_bridges_take_ten_turns_each(engine: Home) -> None:
         for editor in (left, right):
             editor.initialize()
             session = editor.new_session(engine.work)
-            editor.choose(session["sessionId"], "model", model_like(session, "smollm2"))
+            editor.choose(session["sessionId"], "model", editor.find_model(session, "smollm2"))
             sessions.append(session["sessionId"])
         left.prompt(sessions[0], "Say hello.")
         generation = engine.status()["generation"]
@@ -40,10 +39,10 @@ def test_an_open_session_does_not_hold_the_model(engine: Home) -> None:
         for editor in (holder, other):
             editor.initialize()
         held = holder.new_session(engine.work)
-        holder.choose(held["sessionId"], "model", model_like(held, "smollm2"))
+        holder.choose(held["sessionId"], "model", holder.find_model(held, "smollm2"))
         holder.prompt(held["sessionId"], "Say hello.")
         session = other.new_session(engine.work)
-        other.choose(session["sessionId"], "model", model_like(session, "smollm2"))
+        other.choose(session["sessionId"], "model", other.find_model(session, "smollm2"))
         assert other.prompt(session["sessionId"], "Say hello.").text
 
 
@@ -53,7 +52,7 @@ def test_a_waiting_editor_sees_its_place_and_can_leave(engine: Home) -> None:
         for editor in (busy, waiting):
             editor.initialize()
             session = editor.new_session(engine.work)
-            editor.choose(session["sessionId"], "model", model_like(session, "smollm2"))
+            editor.choose(session["sessionId"], "model", editor.find_model(session, "smollm2"))
             sessions.append(session["sessionId"])
         running = busy.begin_prompt(sessions[0], LONG)
         busy.wait_update(running, "agent_message_chunk")
