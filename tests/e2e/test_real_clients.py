@@ -30,15 +30,14 @@ def texts(step: dict[str, Any]) -> str:
 
 
 def plan(home: Home, *, choose: bool = True) -> list[dict[str, Any]]:
-    picking = (
-        [{"do": "choose", "part": "smollm2", "listed": True}, {"do": "choose", "part": "no-such-model"}]
-        if choose
-        else []
-    )
+    picking: list[dict[str, Any]] = [
+        {"do": "choose", "part": "smollm2", "listed": True},
+        {"do": "choose", "part": "no-such-model"},
+    ]
     return [
         {"do": "initialize"},
         {"do": "new", "cwd": str(home.work)},
-        *picking,
+        *(picking if choose else []),
         {"do": "prompt", "text": CAPITAL},
         {"do": "prompt", "text": "And of Italy?"},
         {"do": "cancel", "text": LONG},
@@ -54,7 +53,8 @@ def by_step(steps: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
 def check_story(steps: list[dict[str, Any]]) -> None:
     assert by_step(steps, "initialize")[0]["result"]["protocolVersion"] == 1
     prompts = by_step(steps, "prompt")
-    assert [p.get("result", {}).get("stopReason") for p in prompts[:3]] == ["end_turn"] * 3
+    for prompt in prompts[:3]:
+        assert prompt["result"]["stopReason"] in ("end_turn", "max_tokens")
     assert texts(prompts[0])
     assert texts(prompts[2])
     assert prompts[3]["error"]["code"] == -32002
