@@ -1,4 +1,4 @@
-"""`make fuzz`: the property tests with many more examples than `make test` gives them.
+"""`make fuzz`: damaged model headers, and the property tests with many more examples than `make test` gives them.
 
 Standard library only. Arguments are handed to pytest.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 from prepare import setup
@@ -29,7 +30,11 @@ def main(arguments: list[str]) -> int:
         "--hypothesis-profile=fuzz",
         "--timeout=3600",
     ]
-    return shown([*command, *(arguments or ["tests/unit"])], environ=dict(os.environ))
+    environ = dict(os.environ)
+    if arguments:
+        return shown([*command, *arguments], environ=environ)
+    headers = shown([PYTHON, "tests/fuzz/fuzz_gguf.py", "--seed", str(int(time.time()))], environ=environ)
+    return shown([*command, "tests/unit"], environ=environ) or headers
 
 
 if __name__ == "__main__":

@@ -248,7 +248,8 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     ) -> urllib.request.Request | None:
         old, new = urlsplit(req.full_url), urlsplit(newurl)
         if new.scheme not in ("http", "https") or (old.scheme == "https" and new.scheme != "https"):
-            raise DownloadFailed(source=req.full_url, reason=f"redirected to {new.scheme}:", resumable=False)
+            fp.close()
+            raise DownloadFailed(source=req.full_url, reason=f"refused a redirect to {new.scheme}:", resumable=False)
         follow = super().redirect_request(req, fp, code, msg, headers, newurl)
         if follow is not None and (old.scheme, old.netloc) != (new.scheme, new.netloc):
             follow.remove_header("Authorization")
@@ -282,6 +283,8 @@ def _status_words(code: int) -> str:
         429: "too many requests (429); try again later",
         503: "the server is overloaded (503); try again later",
     }
+    if 300 <= code < 400:
+        return f"its redirect could not be followed ({code})"
     return known.get(code, f"the server answered {code} {http.client.responses.get(code, '')}".rstrip())
 
 

@@ -30,6 +30,8 @@ EMBEDDING_ARCHITECTURES = frozenset(
         "pangu-embedded-bert",
     }
 )
+#: No count is larger: what a hostile header adds up to still has to go through the cache and the wire.
+MOST = 1 << 53
 _THINKING_MARKS = ("<think>", "enable_thinking", "reasoning_content", "reasoning_effort", "<|channel|>", "[THINK]")
 
 
@@ -48,7 +50,7 @@ def facts_of(header: Header) -> Facts:
         kind=kind,
         title=_text(meta, "general.name")[:200],
         architecture=architecture,
-        parameters=table.parameters if table else _number(meta, "general.parameter_count"),
+        parameters=min(table.parameters, MOST) if table else _number(meta, "general.parameter_count"),
         quantization=_quantization(header),
         context_train=_number(meta, prefix + "context_length"),
         n_layers=_number(meta, prefix + "block_count"),
@@ -61,8 +63,8 @@ def facts_of(header: Header) -> Facts:
         sliding_window=_number(meta, prefix + "attention.sliding_window"),
         kv=kv_spans(header, architecture),
         state_bytes=state_bytes(header, architecture),
-        weights_bytes=table.data_bytes if table else 0,
-        tensor_types=dict(table.bytes_by_type) if table else {},
+        weights_bytes=min(table.data_bytes, MOST) if table else 0,
+        tensor_types={name: min(size, MOST) for name, size in table.bytes_by_type.items()} if table else {},
         template=template,
         template_digest=digest_text(template),
         templates=tuple(sorted(k[24:] for k in meta if k.startswith("tokenizer.chat_template."))),

@@ -38,7 +38,7 @@ _IR_FILES = (
     "modules.json",
 )
 #: Folders of other programs that never hold a model under its own name.
-_SKIPPED = frozenset({"blobs", "refs", ".locks", ".no_exist", ".git", "node_modules", "__pycache__"})
+_SKIPPED = frozenset({"blobs", "refs", "node_modules", "__pycache__"})
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +123,8 @@ class Scan:
                 self.problems.append(f"{folder}: folders nested deeper than {MAX_DEPTH} are not searched")
                 return []
             with os.scandir(long_path(folder)) as entries:
-                listed = [(entry.name, _is_folder(entry)) for entry in entries]
+                # hidden: temporary files of pulls, and the shadow files macOS writes beside real ones
+                listed = [(entry.name, _is_folder(entry)) for entry in entries if not entry.name.startswith(".")]
         except OSError as error:
             self.problems.append(f"{folder}: {error.strerror or error}")
             return []

@@ -206,7 +206,7 @@ def test_bad_files_stay_visible_with_their_reason(data_root: DataRoot, folder: P
 
 
 def test_other_files_are_no_models(data_root: DataRoot, folder: Path) -> None:
-    for file in ("x.gguf.part", ".y.gguf.part", "z.bin", "model.safetensors", "README.md"):
+    for file in ("x.gguf.part", ".y.gguf.part", "._fork.gguf", "z.bin", "model.safetensors", "README.md"):
         put(folder / file)
     library = open_library(data_root, folder)
     assert names_of(library) == []
