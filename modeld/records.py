@@ -10,7 +10,7 @@ import anyio
 import msgspec
 
 from modeld.memory.policy import Footprint
-from shared.errors import ModeldError
+from shared.errors import ModeldError, NotOwner
 from shared.protocol.api import LoadConfig
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ class StoreRecords:
     async def _try(self, write: Write) -> None:
         try:
             await write()
+        except NotOwner:
+            return  # who does not own has nothing to keep
         except ModeldError as error:
             if error.message != self._complained:
                 self._complained = error.message

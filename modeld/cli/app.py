@@ -1,0 +1,115 @@
+"""The command line: one parser, built when a command other than `serve` is run; one file a command."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from importlib import import_module
+
+from modeld.cli import codes
+from shared.errors import ModeldError
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def run(arguments: list[str]) -> int:
+    """Parse and run one command; its exit code. A typed error is one line on stderr."""
+    options = parser().parse_args(arguments)
+    if options.command is None:
+        parser().print_help()
+        return codes.USAGE
+    handler: Command = import_module(f"modeld.cli.{options.module}").main
+    try:
+        return handler(options)
+    except ModeldError as error:
+        sys.stderr.write(f"modeld: {error.message}\n")
+        return codes.code_of(error)
+    except KeyboardInterrupt:
+        return codes.INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has gone: nothing to say, nobody to say it to
+        return codes.FAILED
+    except OSError as error:
+        sys.stderr.write(f"modeld: {error.filename or 'the system'}: {error.strerror or error}\n")
+        return codes.FAILED
+
+
+def parser() -> argparse.ArgumentParser:
+    """Every command with its options."""
+    meanings = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in codes.MEANINGS.items())
+    top = argparse.ArgumentParser(
+        prog="modeld",
+        description="Local models in every editor, owned once.",
+        epilog=f"exit codes:\n{meanings}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = top.add_subparsers(dest="command", metavar="command")
+
+    def add(name: str, text: str, module: str = "", *, reads: bool = False) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text, description=text)
+        command.set_defaults(module=module or name)
+        if reads:
+            command.add_argument("--json", action="store_true", help="print JSON")
+        return command
+
+    _daemon_commands(add)
+    _model_commands(add)
+    return top
+
+
+def _daemon_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
+    add("serve", "serve in the foreground (see `modeld serve --help`)", "serve_help")
+    start = add("start", "start modeld in the background and wait until it answers", "start")
+    start.add_argument("--backend", choices=("auto", "llama", "openvino", "none", "scripted"))
+    stop = add("stop", "stop every modeld of this data root: drain the running turn, unload, release", "stop")
+    stop.add_argument("--drain", type=float, metavar="SECONDS", help="how long the running turn may still take")
+    restart = add("restart", "stop and start anew, in the same way", "restart")
+    restart.add_argument("--backend", choices=("auto", "llama", "openvino", "none", "scripted"))
+    status = add("status", "what modeld does now, and why", "status", reads=True)
+    status.add_argument("--watch", action="store_true", help="print each change until interrupted")
+    status.add_argument("--all", action="store_true", help="every instance, not only the one that counts")
+    logs = add("logs", "the daemon's log", "logs")
+    logs.add_argument("-n", type=int, default=50, metavar="LINES")
+    logs.add_argument("--worker", action="store_true", help="what the engine printed")
+    add("version", "print the version", "version", reads=True)
+    add("doctor", "look for what could keep modeld from working", "doctor", reads=True)
+
+
+def _model_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
+    add("list", "what can run now", "list", reads=True)
+    library = add("library", "every model on this machine, also with modeld stopped", "library", reads=True)
+    library.add_argument("action", nargs="?", choices=("add", "refresh"), help="add a folder; look again")
+    library.add_argument("folder", nargs="?", help="for add")
+    describe = add("describe", "a model's abilities and what loading it would take", "describe", reads=True)
+    describe.add_argument("model")
+    _config(describe)
+    load = add("load", "make a model resident", "load", reads=True)
+    load.add_argument("model")
+    load.add_argument("--switch", action="store_true", help="unload the active model for it, with its warm context")
+    load.add_argument("--wait", type=float, metavar="SECONDS", nargs="?", const=-1.0, help="wait while it is busy")
+    load.add_argument("--cancel", action="store_true", help="end the running turn of whoever has it")
+    _config(load)
+    unload = add("unload", "empty the slot", "unload", reads=True)
+    unload.add_argument("--wait", type=float, metavar="SECONDS", nargs="?", const=-1.0, help="wait while it is busy")
+    unload.add_argument("--cancel", action="store_true", help="end the running turn of whoever has it")
+    configure = add("configure", "settings kept for a model", "configure", reads=True)
+    configure.add_argument("model")
+    _config(configure)
+    pull = add("pull", "fetch a model: starter, hf:owner/repo[:pattern], a URL or a file", "pull", reads=True)
+    pull.add_argument("source")
+    pull.add_argument("--name", help="the file's name in the store")
+    pull.add_argument("--digest", metavar="SHA256", help="what it must be")
+    remove = add("rm", "remove a model that modeld fetched", "rm", reads=True)
+    remove.add_argument("model")
+
+
+def _config(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--ctx", type=int, metavar="TOKENS", help="exactly this context")
+    command.add_argument("--min-ctx", type=int, metavar="TOKENS", help="at least this context")
+    command.add_argument("--batch", type=int, metavar="TOKENS")
+    command.add_argument("--device")
+    command.add_argument("--gpu-layers", type=int)
+    command.add_argument("--kv-type", help="f16, q8_0, q4_0 and the like")
+    command.add_argument("--flash-attention", choices=("on", "off"))
+    command.add_argument("--adapter", action="append", default=[], metavar="FILE")

@@ -1,0 +1,32 @@
+"""The one line of the config file that a command writes: `model_folders`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+from shared.paths import config_file
+from shared.settings import load_settings
+
+_LINE = re.compile(r"(?ms)^model_folders\s*=\s*\[.*?\]\s*?$")
+
+
+def add_folder(folder: Path) -> tuple[Path, bool]:
+    """Add `folder`; the file, and whether it changed. Raises SettingInvalid (a broken file is not touched), OSError."""
+    file = config_file()
+    known = load_settings(environ={}, file=file).model_folders
+    if str(folder) in known:
+        return file, False
+    # JSON's strings are TOML's basic strings
+    line = "model_folders = [" + ", ".join(json.dumps(name) for name in (*known, str(folder))) + "]"
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    # A key after a table's header would belong to the table: new lines go to the top.
+    text = _LINE.sub(lambda _: line, text, count=1) if _LINE.search(text) else f"{line}\n{text}"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_name(f".{file.name}.{os.getpid()}")
+    part.write_text(text, encoding="utf-8")
+    load_settings(environ={}, file=part)  # what cannot be read back is not kept
+    part.replace(file)
+    return file, True

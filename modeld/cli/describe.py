@@ -1,0 +1,39 @@
+"""`modeld describe`: a model's abilities, and the arithmetic of loading it."""
+
+from __future__ import annotations
+
+import argparse
+
+from modeld.cli import codes
+from modeld.cli.context import Context, load_config, print_json, size_text
+from shared.protocol import api
+
+
+def main(options: argparse.Namespace) -> int:
+    """Raises ModelNotFound and the typed daemon errors."""
+    params = api.DescribeParams(model=options.model, config=load_config(options))
+    info = Context().with_daemon(lambda connection: connection.call("model/describe", params, api.ModelInfo))
+    if options.json:
+        print_json(info)
+        return codes.OK
+    able = [name for name in ("tools", "thinking", "vision", "fim", "embedding_only") if getattr(info, name)]
+    print(f"{info.name}: {info.architecture}, {info.parameters / 1e6:.0f} M parameters, {size_text(info.size_bytes)}")
+    print(f"  backend   {info.backend}" if info.servable else f"  not servable: {info.reason}")
+    print(f"  context   trained on {info.context_train} tokens")
+    print(f"  abilities {', '.join(able) or 'chat'}")
+    if info.plan is not None:
+        print(f"  memory    {plan_text(info.plan)}")
+    for warning in info.warnings:
+        print(f"  note      {warning}")
+    return codes.OK
+
+
+def plan_text(plan: api.MemoryPlan) -> str:
+    """The sum in one line."""
+    parts = " + ".join(
+        f"{name} {size_text(value)}"
+        for name, value in (("weights", plan.weights_bytes), ("KV", plan.kv_bytes), ("compute", plan.compute_bytes))
+    )
+    kind = "estimate" if plan.estimate else "from an earlier load"
+    room = f"{size_text(plan.free_bytes)} free, {size_text(plan.reserve_bytes)} kept"
+    return f"context {plan.num_ctx}: {parts} = {size_text(plan.required_bytes)} ({kind}); {room} on {plan.device}"

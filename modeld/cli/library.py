@@ -1,0 +1,109 @@
+"""`modeld library`: everything on disk, with the live state where a daemon answers, and without one too."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+
+from modeld.cli import codes
+from modeld.cli.client import reach
+from modeld.cli.context import Context, print_json, size_text
+from shared.errors import ModeldError
+from shared.protocol import api
+
+#: A command waits this long for a cold scan of a big library to finish.
+SCAN_SECONDS = 20.0
+
+
+def main(options: argparse.Namespace) -> int:
+    """Lists, refreshes, or adds a folder to the ones that are searched."""
+    context = Context()
+    if options.action == "add":
+        return _add(options.folder)
+    result = anyio.run(_asked, context, options.action == "refresh")
+    if result is None:
+        result = offline(context)
+    if options.json:
+        print_json(result)
+        return codes.OK
+    print(table(result.rows) if result.rows else "no models: `modeld pull starter` fetches a small one")
+    for problem in result.problems:
+        print(f"modeld: {problem}", file=sys.stderr)
+    return codes.OK
+
+
+async def _asked(context: Context, refresh: bool) -> api.LibraryResult | None:
+    """The daemon's answer, None when there is none to be had."""
+    try:
+        async with await reach(context.root, context.settings) as connection:
+            method = "library/refresh" if refresh else "library/list"
+            result = await connection.call(method, api.LibraryParams(), api.LibraryResult)
+            with anyio.move_on_after(SCAN_SECONDS):
+                while not result.complete:
+                    await anyio.sleep(0.1)
+                    result = await connection.call("library/list", api.LibraryParams(), api.LibraryResult)
+            return result
+    except ModeldError:
+        return None
+
+
+def offline(context: Context) -> api.LibraryResult:
+    """The inventory by this process alone: no daemon, no engine."""
+    from modeld.engine.backends import available
+    from shared.catalog.capability import Serveable
+    from shared.catalog.library import Library
+    from shared.catalog.rows import Live, library_rows
+
+    library = Library(context.root, context.settings)
+    library.wait(SCAN_SECONDS)
+    live = Live(
+        serveable=Serveable(backend="", standing="none", stopped=True),
+        engines=frozenset(one.backend for one in available() if one.importable),
+    )
+    result = api.LibraryResult(
+        rows=library_rows(library.rows(), live), complete=library.complete, problems=library.problems
+    )
+    library.close()
+    return result
+
+
+def table(rows: Sequence[api.LibraryRow]) -> str:
+    """Columns for people."""
+    head = ("NAME", "STATE", "BACKEND", "SIZE", "CONTEXT", "QUANT", "")
+    body = [
+        (
+            row.name,
+            row.state,
+            row.backend or "-",
+            size_text(row.size_bytes),
+            str(row.context_train or "-"),
+            row.quantization or "-",
+            row.reason,
+        )
+        for row in rows
+    ]
+    widths = [max(len(line[column]) for line in (head, *body)) for column in range(len(head))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in (head, *body)]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _add(folder: str | None) -> int:
+    """Write the folder into the config file, whose other lines stay as they are."""
+    if folder is None:
+        print("modeld library add: name a folder", file=sys.stderr)
+        return codes.USAGE
+    path = Path(folder).expanduser().absolute()
+    if not path.is_dir():
+        print(f"modeld: {path} is not a folder", file=sys.stderr)
+        return codes.NOT_FOUND
+    from modeld.cli.configfile import add_folder
+
+    file, added = add_folder(path)
+    print(f"{path} is {'now' if added else 'already'} among the model folders ({file})")
+    if added:
+        print("A running modeld sees it after `modeld restart`.")
+    return codes.OK

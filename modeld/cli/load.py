@@ -1,0 +1,57 @@
+"""`modeld load`: make a model resident, and say first what that costs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from modeld.cli import codes
+from modeld.cli.client import Connection
+from modeld.cli.context import Context, Progress, load_config, on_busy, print_json, show_event, size_text
+from shared.errors import ModelSwitchRequired
+from shared.protocol import api
+
+
+def main(options: argparse.Namespace) -> int:
+    """Raises ModelBusy, ModelLoadFailed, InsufficientMemory, ModelNotFound and the typed daemon errors."""
+    progress = Progress()
+    try:
+        result = Context().with_daemon(lambda connection: _load(connection, options, progress))
+    except ModelSwitchRequired as error:
+        progress.end()
+        sys.stderr.write(f"modeld: {consequence(error.active, error.requested)}\n")
+        sys.stderr.write(f"modeld: run `modeld load {options.model} --switch` to do it\n")
+        return codes.REFUSED
+    finally:
+        progress.end()
+    if options.json:
+        print_json(result)
+        return codes.OK
+    active = result.active
+    took = f" in {result.load_seconds:.1f} s" if result.loaded else " (it was loaded already)"
+    print(f"{active.name} is loaded{took}: context {active.num_ctx}, {size_text(active.reserved_bytes)}")
+    return codes.OK
+
+
+async def _load(connection: Connection, options: argparse.Namespace, progress: Progress) -> api.LoadResult:
+    status = await connection.call("status", api.Fenced(), api.Status)
+    if options.switch and status.active is not None and status.active.name != options.model and not options.json:
+        print(consequence(status.active.name, options.model))
+    busy, wait = on_busy(options)
+    params = api.LoadParams(
+        model=options.model,
+        config=load_config(options),
+        allow_switch=options.switch,
+        on_busy=busy,
+        wait_s=wait,
+    )
+    return await connection.call(
+        "model/load", params, api.LoadResult, lambda event: show_event(progress, event), limit=None
+    )
+
+
+def consequence(active: str, requested: str) -> str:
+    """What a switch does, in the words that every face uses."""
+    if active == requested:
+        return f"Loading {requested} with other settings will unload it and drop its warm context."
+    return f"Switching from {active} to {requested} will unload {active} and drop its warm context."

@@ -1,0 +1,66 @@
+"""`modeld pull`: by the daemon where one runs (the job survives this command), else by this process."""
+
+from __future__ import annotations
+
+import argparse
+
+import anyio
+
+from modeld.cli import codes
+from modeld.cli.client import Connection, reach
+from modeld.cli.context import Context, Progress, print_json, show_event, size_text
+from shared.errors import DaemonError
+from shared.protocol import api
+
+
+def main(options: argparse.Namespace) -> int:
+    """Raises DownloadError, DiskFull, RootUnusable."""
+    context = Context()
+    progress = Progress()
+    params = api.PullParams(source=_absolute(options.source), name=options.name, digest=options.digest)
+    try:
+        result = anyio.run(_by_daemon, context, params, progress)
+        if result is None:
+            result = _alone(context, params, progress)
+    finally:
+        progress.end()
+    if options.json:
+        print_json(result)
+    else:
+        print(f"{result.name} is in the library ({size_text(result.size_bytes)}): {result.path}")
+    return codes.OK
+
+
+def _absolute(source: str) -> str:
+    """A file is named from here, the daemon lives elsewhere."""
+    from pathlib import Path
+
+    if source == "starter" or source.startswith(("hf:", "http://", "https://")):
+        return source
+    return str(Path(source).expanduser().absolute())
+
+
+async def _by_daemon(context: Context, params: api.PullParams, progress: Progress) -> api.PullResult | None:
+    """None when there is no daemon to ask."""
+    try:
+        connection: Connection = await reach(context.root, context.settings)
+    except DaemonError:
+        return None
+    async with connection:
+        return await connection.call(
+            "library/pull", params, api.PullResult, lambda event: show_event(progress, event), limit=None
+        )
+
+
+def _alone(context: Context, params: api.PullParams, progress: Progress) -> api.PullResult:
+    from shared.catalog.pull import pull
+
+    return pull(
+        params.source,
+        context.root,
+        progress=lambda event: show_event(
+            progress, api.JobProgress(done=event.done, total=event.total, label=event.stage)
+        ),
+        digest=params.digest,
+        name=params.name,
+    )

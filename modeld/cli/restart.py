@@ -1,0 +1,50 @@
+"""`modeld restart`: stop, then start."""
+
+from __future__ import annotations
+
+import argparse
+
+import anyio
+import anyio.to_thread
+
+from modeld.cli.client import Connection, targets
+from modeld.cli.context import Context
+from modeld.cli.start import READY_SECONDS, start
+from modeld.cli.stop import stop
+from shared.errors import DaemonError, DaemonUnreachable
+from shared.lease.reader import survey
+from shared.protocol import api
+
+
+def main(options: argparse.Namespace) -> int:
+    """Without another backend the same process starts anew, so that pickers say `restarting` meanwhile."""
+    return anyio.run(restart, Context(), options.backend)
+
+
+async def restart(context: Context, backend: str | None) -> int:
+    """See `main`."""
+    found = await anyio.to_thread.run_sync(survey, context.root)
+    living = targets(found)
+    if not living:
+        return await start(context, backend)
+    if backend is not None:
+        await stop(context, None)
+        return await start(context, backend)
+    async with await Connection.open(living[0], context.settings) as connection:
+        before = connection.hello.instance
+        await connection.call("daemon/restart", api.ShutdownParams(reason="restart"), api.Value)
+    limit = context.settings.shutdown_drain + READY_SECONDS
+    with anyio.move_on_after(limit):
+        while True:
+            found = await anyio.to_thread.run_sync(survey, context.root)
+            for target in targets(found):
+                if target.instance == before:
+                    continue
+                try:
+                    async with await Connection.open(target, context.settings) as connection:
+                        print(f"modeld is running (pid {target.pid}, backend {connection.hello.backend})")
+                        return 0
+                except DaemonError:
+                    continue
+            await anyio.sleep(0.02)
+    raise DaemonUnreachable(hint=f"it did not come back within {limit:.0f} s; see `modeld logs`", retryable=True)

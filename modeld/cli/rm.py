@@ -1,0 +1,48 @@
+"""`modeld rm`: remove a model that modeld fetched; never one that is in use, never somebody else's file."""
+
+from __future__ import annotations
+
+import argparse
+
+import anyio
+
+from modeld.cli import codes
+from modeld.cli.client import reach
+from modeld.cli.context import Context, print_json, size_text
+from modeld.cli.library import SCAN_SECONDS
+from shared.errors import DaemonNotRunning, DaemonStale
+from shared.protocol import api
+
+
+def main(options: argparse.Namespace) -> int:
+    """Raises ModelNotFound, ModelInUse, UnsupportedFeature; DaemonUnreachable while nobody knows what is in use."""
+    context = Context()
+    result = anyio.run(_by_daemon, context, options.model)
+    if result is None:
+        result = _alone(context, options.model)
+    if options.json:
+        print_json(result)
+    else:
+        print(f"removed {', '.join(result.removed)} ({size_text(result.freed_bytes)})")
+    return codes.OK
+
+
+async def _by_daemon(context: Context, model: str) -> api.RemoveResult | None:
+    try:
+        connection = await reach(context.root, context.settings)
+    except (DaemonNotRunning, DaemonStale):
+        return None  # nobody runs, so nothing is in use
+    async with connection:
+        return await connection.call("library/remove", api.RemoveParams(name=model), api.RemoveResult)
+
+
+def _alone(context: Context, model: str) -> api.RemoveResult:
+    from shared.catalog.library import Library
+    from shared.catalog.remove import remove
+
+    library = Library(context.root, context.settings)
+    try:
+        entry = library.find(model, SCAN_SECONDS)
+        return remove(entry, library.rows(), lambda paths: None)
+    finally:
+        library.close()

@@ -1,0 +1,124 @@
+"""`modeld start`: a daemon in the background, at most one by this command, ready when it returns."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from modeld.cli import codes
+from modeld.cli.client import Connection, targets
+from modeld.cli.context import Context
+from shared.errors import DaemonError, DaemonUnreachable, ModeldError
+from shared.lease.reader import PresenceView, survey
+from shared.protocol import api
+
+#: From spawn to the first answer, on a cold and loaded disk.
+READY_SECONDS = 20.0
+_POLL = 0.02
+
+
+def main(options: argparse.Namespace) -> int:
+    """Idempotent: a living modeld is reported and kept. Raises DaemonUnreachable with what the daemon said."""
+    return anyio.run(start, Context(), options.backend)
+
+
+async def start(context: Context, backend: str | None) -> int:
+    """See `main`."""
+    running = await _running(context)
+    if running is not None:
+        return _report(running, "is running already", backend)
+    process, said = _spawn(context, backend)
+    deadline = anyio.current_time() + READY_SECONDS
+    while anyio.current_time() < deadline:
+        if process.poll() is not None:
+            text = _tail(said)
+            if process.returncode == 0:
+                break
+            print(f"modeld: it did not start: {text or f'exit code {process.returncode}'}", file=sys.stderr)
+            return codes.FAILED
+        mine = await _mine(context, process.pid)
+        if mine is not None:
+            return await _settle(context, mine)
+        await anyio.sleep(_POLL)
+    raise DaemonUnreachable(hint=f"it did not answer within {READY_SECONDS:.0f} s; see `modeld logs`", retryable=True)
+
+
+async def _running(context: Context) -> Connection | None:
+    """A greeted connection to a modeld that lives. One that lives and does not answer is not started over."""
+    found = await anyio.to_thread.run_sync(survey, context.root)
+    failure: DaemonError | None = None
+    for target in targets(found):
+        try:
+            async with await Connection.open(target, context.settings) as connection:
+                return connection
+        except DaemonUnreachable as error:
+            failure = failure or error
+        except DaemonError:
+            continue  # proven: nobody listens there
+    if failure is not None:
+        raise failure
+    return None
+
+
+def _report(connection: Connection, what: str, backend: str | None) -> int:
+    hello = connection.hello
+    print(f"modeld {what} (pid {connection.target.pid}, backend {hello.backend})")
+    if backend not in (None, "auto", hello.backend):
+        print(f"It serves {hello.backend}, not {backend}: `modeld restart --backend {backend}` changes that.")
+    return codes.OK
+
+
+def _spawn(context: Context, backend: str | None) -> tuple[subprocess.Popen[bytes], Path]:
+    """A process of its own session, with no terminal and no inherited pipe."""
+    said = context.root.logs / "start.log"
+    said.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "modeld", "serve", "--quiet"]
+    command += ["--backend", backend] if backend else []
+    output = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        if sys.platform == "win32":
+            flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.DETACHED_PROCESS
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, creationflags=flags, cwd=Path.home()
+            )
+        else:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/"
+            )
+    finally:
+        os.close(output)
+    return process, said
+
+
+async def _mine(context: Context, pid: int) -> PresenceView | None:
+    found = await anyio.to_thread.run_sync(survey, context.root)
+    return next((view for view in found.living if view.pid == pid), None)
+
+
+async def _settle(context: Context, mine: PresenceView) -> int:
+    """Ours answers. Of starters that raced, the earliest instance stays."""
+    async with await Connection.open(mine, context.settings) as connection:
+        found = await anyio.to_thread.run_sync(survey, context.root)
+        earlier = [view for view in found.living if (view.started, view.instance) < (mine.started, mine.instance)]
+        for view in earlier:
+            try:
+                async with await Connection.open(view, context.settings) as winner:
+                    await connection.call("daemon/shutdown", api.ShutdownParams(reason="duplicate"), api.Value)
+                    return _report(winner, "was started at the same moment by another command", None)
+            except ModeldError:
+                continue  # it does not answer: ours stays
+        return _report(connection, "is running", None)
+
+
+def _tail(path: Path) -> str:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1].removeprefix("modeld: ") if lines else ""
