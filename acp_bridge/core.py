@@ -12,6 +12,7 @@ from acp_bridge.doctor import findings, report_text
 from acp_bridge.failures import BadChoice, UnknownConversation
 from acp_bridge.picker import NOTHING, Picker, RemoteModel, build_picker
 from acp_bridge.resolve import checked_pick, resolve, resolve_healed
+from acp_bridge.session.attach import attached
 from acp_bridge.session.cancel import Cancel
 from acp_bridge.session.commands import parse_command
 from acp_bridge.session.events import Compacted, OptionsChanged, Part, Shown, TurnEnded
@@ -20,8 +21,11 @@ from acp_bridge.session.local import LocalModel
 from acp_bridge.session.perform import Performer
 from acp_bridge.session.state import MODES, Conversation, messages_of
 from acp_bridge.session.store import CLAIM_RENEW, Claimant, Store
-from acp_bridge.session.turn import Turn
+from acp_bridge.session.turn import Model, NoTools, Tools, Turn
 from acp_bridge.thinking import THINKING, thinking_levels
+from acp_bridge.tools.builtin import builtin_tools, result_limit, system_text
+from acp_bridge.tools.runner import ToolRunner
+from acp_bridge.tools.workspace import Workspace
 from shared.errors import ConversationBusy, ModeldError, ResolutionMiss
 from shared.protocol import api
 
@@ -32,19 +36,12 @@ if TYPE_CHECKING:
     from shared.clock import Clock
     from shared.settings import Settings
 
+#: The release of a hold may take this long; it ends by itself too.
+HOLD_END_S = 0.5
+#: Files that a message refers to are read as for a window of this many tokens.
+ATTACHED_WINDOW = 8192
 #: How long opening a session waits for what is being read from disk: its budget is 100 ms in all.
 PATIENCE_S = 0.06
-
-
-class NoTools:
-    """A turn without tools."""
-
-    schemas: list[dict[str, Any]] = []
-
-    async def run(self, calls: Any, message: str, turn: Turn) -> bool:
-        """A model that calls tools nobody offered has ended its turn."""
-        del calls, message, turn
-        return False
 
 
 class Core:
@@ -245,6 +242,7 @@ class Core:
             if live.missed:
                 missed, live.missed = live.missed, ""
                 turn.remark(missed)
+            parts = await cancel.race(lambda: attached(parts, self._workspace(live, ATTACHED_WINDOW)))
             ended = await turn.run(parts, lambda: self._prepare(live))
             live.last_model = ended.model or live.last_model
             return ended
@@ -257,7 +255,8 @@ class Core:
         if live.read_only_for:
             raise ConversationBusy(opened_in=live.read_only_for)
 
-    async def _prepare(self, live: LiveConversation) -> tuple[Any, Any]:
+    async def _prepare(self, live: LiveConversation) -> tuple[Model, Tools]:
+        """What answers, and the tools it gets. Raises the typed errors of a resolution; never another model."""
         current = self.picker(live).current
         try:
             found = await resolve_healed(lambda: self._resolve(live, current), self.models.reconcile)
@@ -266,10 +265,24 @@ class Core:
                 raise
             raise self.daemon.detection.error() from None  # what is missing is modeld, not the model
         if isinstance(found, RemoteModel):
-            raise NotImplementedError  # providers are added where this is replaced
+            return self._remote(live, found)
         if not live.conversation.model:
             live.conversation.model = found.name  # what answers is what was picked from now on
-        return BoundLocal(self, found), NoTools()
+        model = BoundLocal(self, found)
+        if not found.tools:
+            return model, NoTools()
+        model.system = system_text(self._roots(live), live.conversation.mode)
+        return model, ToolRunner(live, builtin_tools(), self._workspace(live, model.window))
+
+    def _remote(self, live: LiveConversation, found: RemoteModel) -> tuple[Model, Tools]:
+        raise NotImplementedError
+
+    def _workspace(self, live: LiveConversation, window: int) -> Workspace:
+        return Workspace(live.id, self._roots(live), self.face, result_limit(window))
+
+    @staticmethod
+    def _roots(live: LiveConversation) -> list[str]:
+        return [live.conversation.cwd, *live.conversation.roots]
 
     def _resolve(self, live: LiveConversation, current: str) -> api.LibraryRow | RemoteModel:
         wanted = self.picker(live).current if current == NOTHING else current
@@ -361,6 +374,26 @@ class BoundLocal:
     ) -> api.TurnResult:
         """See acp_bridge.session.turn.Model."""
         return await self._core.local.generate(params, on_event, cancel, turn, f"{turn.id}-switch")
+
+    async def hold(self, run: str) -> None:
+        """Count as a waiter for this model until cancelled. A courtesy: without it the turns still work."""
+        daemon, params = self._core.daemon, api.HoldParams(model=self.name, run=run)
+        try:
+            while True:
+                await daemon.call("run/hold", params, api.Value)
+                await anyio.sleep(self._core.settings.hold_ttl / 3)
+        except ModeldError:
+            return
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(HOLD_END_S):
+                await self._release(run)
+
+    async def _release(self, run: str) -> None:
+        try:
+            params = api.HoldParams(model=self.name, run=run, release=True)
+            await self._core.daemon.call("run/hold", params, api.Value)
+        except ModeldError:
+            return  # it ends with its ttl
 
     async def count(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> api.CountResult:
         """Tokens under the model's own template."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from acp_bridge.acp.errors import invalid
 from acp_bridge.acp.schema import Block, ImageBlock, LinkBlock, ResourceBlock, ResourceText, TextBlock
@@ -62,12 +61,3 @@ def block_of(part: Part) -> Block:
     if isinstance(part, ResourcePart):
         return ResourceBlock(resource=ResourceText(uri=part.uri, text=part.text))
     return ImageBlock(data=part.data, mime_type=part.mime_type)
-
-
-def path_of(uri: str) -> str | None:
-    """The path that a file URI or a bare path names, else None."""
-    parts = urlsplit(uri)
-    if parts.scheme == "file":
-        path = unquote(parts.path)
-        return path[1:] if len(path) > 2 and path[2] == ":" else path
-    return uri if uri.startswith("/") else None

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from shared.settings import Settings
 
 R = TypeVar("R")
-Made = TypeVar("Made", covariant=True)
+Made_co = TypeVar("Made_co", covariant=True)
 OnEvent = Callable[[api.Event], None]
 #: While the user waits for another editor, the slot is tried this often (bounded by `queue_wait`).
 WAIT_STEP_S = 5.0
 
 
-class Attempt(Protocol[Made]):
+class Attempt(Protocol[Made_co]):
     """Something that may need a switch; `consent` says whether it may hurt another client."""
 
-    def __call__(self, *, consent: bool) -> Awaitable[Made]:
+    def __call__(self, *, consent: bool) -> Awaitable[Made_co]:
         """Try it. Raises ModelSwitchRequired."""
         ...
 

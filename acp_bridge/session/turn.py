@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
+import anyio.abc
 import msgspec
 
 from acp_bridge.session import context
@@ -64,6 +65,10 @@ class Model(Protocol):
         """Answer once. Raises the typed errors."""
         ...
 
+    async def hold(self, run: str) -> None:
+        """Keep others from switching the model away while tools run; until cancelled."""
+        ...
+
     async def count(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> api.CountResult:
         """Tokens of each message and of the whole, as it would be sent."""
         ...
@@ -77,6 +82,17 @@ class Tools(Protocol):
     async def run(self, calls: Sequence[api.ToolCall], message: str, turn: Turn) -> bool:
         """Run the calls and record their answers. False ends the turn (the model goes in circles)."""
         ...
+
+
+class NoTools:
+    """A turn without tools."""
+
+    schemas: list[dict[str, Any]] = []
+
+    async def run(self, calls: Sequence[api.ToolCall], message: str, turn: Turn) -> bool:
+        """A model that calls tools nobody offered has ended its turn."""
+        del calls, message, turn
+        return False
 
 
 class Turn:
@@ -103,6 +119,7 @@ class Turn:
         self._stages = Stages(turn_id, "")
         self._message = turn_id
         self._requests = 0
+        self._group: anyio.abc.TaskGroup | None = None
 
     # --- for the parts of a turn ---------------------------------------------------------------
 
@@ -161,6 +178,7 @@ class Turn:
         ended = TurnEnded(stop="failed")
         try:
             async with anyio.create_task_group() as group:
+                self._group = group
                 group.start_soon(self._keep_saving)
                 try:
                     ended = await self._answer(prepare)
@@ -201,6 +219,8 @@ class Turn:
                 return TurnEnded(stop="cancelled", model=model.name, numbers=self.numbers)
             if result.finish_reason != "tool_calls" or not result.tool_calls:
                 return self._ended(result, model)
+            if self._requests == 1 and self._group is not None:
+                self._group.start_soon(model.hold, self.id)
             if not await tools.run(result.tool_calls, self._message, self):
                 return TurnEnded(stop="end_turn", model=model.name, numbers=self.numbers)
             if self._requests >= MAX_REQUESTS:
@@ -224,8 +244,8 @@ class Turn:
         if result.num_ctx:
             usage = result.usage
             self.show(Used(used=usage.reused + usage.prefilled + usage.generated, size=result.num_ctx))
-        for warning in result.warnings:
-            self.remark(warning)
+        if result.warnings:
+            total["warnings"] = result.warnings
 
     # --- one request ---------------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""What a model may do in the workspace, one file a tool, and who allows it."""

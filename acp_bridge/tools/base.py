@@ -1,0 +1,59 @@
+"""What a tool is: a schema for the model, and a plan made from arguments before anything happens."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from acp_bridge.session.events import CardKind, Item, Place
+
+if TYPE_CHECKING:
+    from acp_bridge.tools.workspace import Workspace
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool did: `text` for the model, `items` for the card."""
+
+    text: str
+    items: list[Item] = []
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call would do, shown before it is done.
+
+    `grant` names what "always" would allow, "" when it can only be allowed once; `effect` does it.
+    """
+
+    title: str
+    kind: CardKind
+    effect: Callable[[], Awaitable[Outcome]]
+    places: list[Place] = []
+    items: list[Item] = []
+    grant: str = ""
+
+
+class Tool(Protocol):
+    """One tool. `changes` tells the ones that ask permission from the ones that only look."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    changes: bool
+
+    async def plan(self, arguments: dict[str, Any], workspace: Workspace) -> Plan:
+        """Check the arguments and say what would be done. Raises ToolFailed."""
+        ...
+
+
+def schema_of(tool: Tool) -> dict[str, Any]:
+    """The tool in the chat-completion shape."""
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": function}
+
+
+def parameters(required: list[str], **properties: tuple[str, str]) -> dict[str, Any]:
+    """A JSON schema of an object. Each property is (type, description)."""
+    described = {name: {"type": kind, "description": text} for name, (kind, text) in properties.items()}
+    return {"type": "object", "properties": described, "required": required}

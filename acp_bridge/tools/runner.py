@@ -1,0 +1,121 @@
+"""Runs the tool calls of a turn, one after another: card, permission, effect, answer to the model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from acp_bridge.session.cancel import TurnCancelled
+from acp_bridge.session.events import Card, CardStatus, Item, TextItem, ToolAnswered, ToolsCalled
+from acp_bridge.session.face import ToolFailed
+from acp_bridge.tools import permission
+from acp_bridge.tools.base import Outcome, Plan, Tool, schema_of
+
+if TYPE_CHECKING:
+    from acp_bridge.session.live import LiveConversation
+    from acp_bridge.session.turn import Turn
+    from acp_bridge.tools.workspace import Workspace
+    from shared.protocol import api
+
+#: The same call with the same arguments: told from the second time on, the turn ends at the fourth.
+REPEATS_TOLD = 2
+REPEATS_END = 4
+
+
+class ToolRunner:
+    """The tools of one turn. `schemas` is what the model is offered."""
+
+    def __init__(self, live: LiveConversation, tools: Sequence[Tool], workspace: Workspace) -> None:
+        self._live = live
+        self._tools = {tool.name: tool for tool in tools}
+        self._workspace = workspace
+        self._seen: Counter[tuple[str, str]] = Counter()
+        looking = live.conversation.mode == "ask"
+        self.schemas = [schema_of(tool) for tool in tools if not (looking and tool.changes)]
+
+    async def run(self, calls: Sequence[api.ToolCall], message: str, turn: Turn) -> bool:
+        """See acp_bridge.session.turn.Tools."""
+        shapes = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in calls
+        ]
+        turn.recorder.add(ToolsCalled(message=message, calls=shapes))
+        goes_on = True
+        for place, call in enumerate(calls):
+            goes_on = await self._one(call, f"{message}-call-{place}", turn) and goes_on
+        return goes_on
+
+    async def _one(self, call: api.ToolCall, card: str, turn: Turn) -> bool:
+        turn.cancel.check()
+        self._seen[call.name, call.arguments] += 1
+        times = self._seen[call.name, call.arguments]
+        try:
+            text = await self._perform(call, card, turn)
+        except ToolFailed as error:
+            text = f"Error: {error}"
+        if times >= REPEATS_TOLD:
+            text += f"\nThis very call has been made {times} times. Do something else, or answer the user."
+        turn.recorder.add(ToolAnswered(call=call.id, name=call.name, text=text))
+        if times >= REPEATS_END:
+            turn.remark(f"Stopped: the model called {call.name} with the same arguments {times} times.")
+        return times < REPEATS_END
+
+    async def _perform(self, call: api.ToolCall, card: str, turn: Turn) -> str:
+        arguments = _arguments(call.arguments)
+        tool = self._tools.get(call.name)
+        if tool is None:
+            self._show(turn, Card(card=card, title=call.name, status="failed", input=arguments))
+            raise ToolFailed(f"there is no tool {call.name}; there are {', '.join(self._tools)}")
+        shown = Card(card=card, title=call.name, status="pending", input=arguments)
+        try:
+            plan = await turn.cancel.race(lambda: tool.plan(arguments, self._workspace))
+            shown = Card(
+                card=card, title=plan.title, kind=plan.kind, places=plan.places, items=plan.items, input=arguments
+            )
+            self._show(turn, shown)
+            await self._permit(tool, plan, card, turn)
+            self._show(turn, _with(shown, "in_progress"))
+            outcome: Outcome = await turn.cancel.race(plan.effect)
+        except TurnCancelled:
+            self._show(turn, _with(shown, "failed"))
+            raise
+        except ToolFailed as error:
+            self._show(turn, _with(shown, "failed", [TextItem(text=str(error))]))
+            raise
+        self._show(turn, _with(shown, "completed", outcome.items))
+        return outcome.text
+
+    async def _permit(self, tool: Tool, plan: Plan, card: str, turn: Turn) -> None:
+        """Raises ToolFailed when it may not be done: the model is told, and the turn goes on."""
+        verdict = permission.judge(self._live.conversation.mode, plan, changes=tool.changes, allowed=self._live.allowed)
+        if verdict == "refuse":
+            raise ToolFailed("the conversation is in ask mode, which changes nothing")
+        if verdict == "allow":
+            return
+        answer = await turn.ask(permission.question(card, plan))
+        if answer == permission.ALWAYS and plan.grant:
+            self._live.allowed.add(plan.grant)
+        elif answer != permission.ONCE:
+            turn.cancel.check()
+            raise ToolFailed("the user rejected this. Do not try it again; ask what to do instead, or go on without it")
+
+    @staticmethod
+    def _show(turn: Turn, card: Card) -> None:
+        turn.recorder.add(card)
+        turn.show(card)
+
+
+def _with(card: Card, status: CardStatus, items: list[Item] | None = None) -> Card:
+    kept = [*card.items, *items] if items else card.items
+    return msgspec.structs.replace(card, status=status, items=kept)
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    """The arguments as an object; what is not one is an error the tool reports by its missing arguments."""
+    try:
+        return msgspec.json.decode(text or "{}", type=dict[str, Any])
+    except msgspec.DecodeError:
+        return {}

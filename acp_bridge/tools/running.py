@@ -1,0 +1,133 @@
+"""run_command: in the editor's terminal when it has one, else as a child of the bridge that dies with its turn."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import anyio
+
+from acp_bridge.session.events import Item, LiveTerminal, TextItem
+from acp_bridge.session.face import Command, Finished, ToolFailed
+from acp_bridge.tools.base import Outcome, Plan, parameters
+from acp_bridge.tools.looking import text
+from acp_bridge.tools.workspace import Workspace
+
+RUN_LIMIT_S = 120.0
+OUTPUT_BYTES = 256 * 1024
+#: With any of these a line can do more than its first words say, so it is never allowed by them.
+SHELL_SIGNS = frozenset(";&|<>`$\n\r(){}*?~!#\\")
+
+
+class RunCommand:
+    """One command line in the workspace."""
+
+    name = "run_command"
+    description = "Run a command line in the workspace folder and get its output. It cannot ask anything."
+    parameters = parameters(["command"], command=("string", "the command line"))
+    changes = True
+
+    async def plan(self, arguments: dict[str, Any], workspace: Workspace) -> Plan:
+        """See Tool."""
+        line = text(arguments, "command").strip()
+        program, given = split(line)
+        cwd = str(workspace.resolve("."))
+        command = Command(program=program, arguments=given, cwd=cwd, output_limit=OUTPUT_BYTES)
+
+        async def effect() -> Outcome:
+            if workspace.face.runs_terminals:
+                return await _in_editor(command, workspace)
+            finished = await run_here(command)
+            return _told(finished, workspace, [TextItem(text=workspace.cut(finished.output))])
+
+        return Plan(title=f"`{line}`", kind="execute", effect=effect, grant=grant_of(line))
+
+
+def split(line: str) -> tuple[str, list[str]]:
+    """The program and its arguments; a line with shell signs goes to the shell as it is. Raises ToolFailed."""
+    if not SHELL_SIGNS.intersection(line):
+        try:
+            words = shlex.split(line, posix=sys.platform != "win32")
+        except ValueError as error:
+            raise ToolFailed(f"not a command line: {error}") from error
+        if words:
+            return words[0], words[1:]
+    return ("cmd", ["/c", line]) if sys.platform == "win32" else ("/bin/sh", ["-c", line])
+
+
+def grant_of(line: str) -> str:
+    """What "always" allows: the program and its first plain word; "" for what must be asked each time."""
+    if SHELL_SIGNS.intersection(line):
+        return ""
+    words = line.split()
+    verb = words[1:2] if len(words) > 1 and not words[1].startswith("-") and "/" not in words[1] else []
+    return "run " + " ".join(words[:1] + verb)
+
+
+async def _in_editor(command: Command, workspace: Workspace) -> Outcome:
+    terminal = await workspace.face.open_terminal(workspace.conversation, command)
+    try:
+        with anyio.move_on_after(RUN_LIMIT_S) as scope:
+            finished = await terminal.finish()
+        if scope.cancelled_caught:
+            await terminal.kill()
+            raise ToolFailed(f"it did not end within {RUN_LIMIT_S:.0f} s and was ended")
+        return _told(finished, workspace, [LiveTerminal(terminal=terminal.id)])
+    finally:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(1.0):
+            await terminal.release()
+
+
+def _told(finished: Finished, workspace: Workspace, items: list[Item]) -> Outcome:
+    ended = "was ended by a signal" if finished.code is None else f"ended with {finished.code}"
+    return Outcome(text=f"The command {ended}.\n{workspace.cut(finished.output)}", items=items)
+
+
+async def run_here(command: Command) -> Finished:
+    """Run without a terminal, in a process group of its own, which is ended with the turn or the limit."""
+    options: dict[str, Any] = {"start_new_session": True}
+    if sys.platform == "win32":
+        options = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    try:
+        process = await anyio.open_process(
+            [command.program, *command.arguments],
+            cwd=command.cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            **options,
+        )
+    except OSError as error:
+        raise ToolFailed(f"{command.program} cannot be run: {error.strerror}") from error
+    output = bytearray()
+    try:
+        with anyio.move_on_after(RUN_LIMIT_S) as scope:
+            assert process.stdout is not None
+            async for data in process.stdout:
+                output += data
+                del output[: max(0, len(output) - command.output_limit)]
+            await process.wait()
+        if scope.cancelled_caught:
+            raise ToolFailed(f"it did not end within {RUN_LIMIT_S:.0f} s and was ended")
+    finally:
+        end_group(process.pid, running=process.returncode is None)
+        with anyio.CancelScope(shield=True):
+            await process.aclose()
+    code = process.returncode
+    return Finished(output=output.decode("utf-8", "replace"), code=code if code is None or code >= 0 else None)
+
+
+def end_group(pid: int, *, running: bool) -> None:
+    """End a child with everything it started."""
+    if sys.platform == "win32":
+        if running:
+            subprocess.run(["taskkill", "/F", "/T", "/PID", str(pid)], capture_output=True, check=False)
+        return
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return  # all of it has ended

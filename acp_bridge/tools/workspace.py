@@ -1,0 +1,94 @@
+"""The files of a conversation as its tools see them: through the editor when it offers that, else on disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.to_thread
+
+from acp_bridge.session.face import ToolFailed
+from acp_bridge.tools import paths
+
+if TYPE_CHECKING:
+    from acp_bridge.session.face import Face
+
+#: Larger files are read by parts only.
+READ_LIMIT = 2 * 1024 * 1024
+
+
+class Workspace:
+    """`roots` are absolute, the working folder first. `limit` is how many characters one result may have."""
+
+    def __init__(self, conversation: str, roots: Sequence[str], face: Face, limit: int) -> None:
+        self.conversation = conversation
+        self.roots = list(roots)
+        self.face = face
+        self.limit = limit
+
+    def resolve(self, path: str) -> Path:
+        """See acp_bridge.tools.paths.resolve."""
+        return paths.resolve(path, self.roots)
+
+    def shown(self, path: Path) -> str:
+        """See acp_bridge.tools.paths.shown."""
+        return paths.shown(path, self.roots)
+
+    async def read(self, path: Path) -> str:
+        """The text of a file, unsaved changes included where the editor gives them. Raises ToolFailed."""
+        if self.face.reads_files:
+            return await self.face.read_file(self.conversation, str(path))
+        return await anyio.to_thread.run_sync(read_text, path)
+
+    async def read_or_none(self, path: Path) -> str | None:
+        """The text of a file, None when there is no such file. Raises ToolFailed."""
+        if not await anyio.to_thread.run_sync(path.exists):
+            return None
+        return await self.read(path)
+
+    async def write(self, path: Path, text: str) -> None:
+        """Replace or create a file. Raises ToolFailed."""
+        if self.face.writes_files:
+            await self.face.write_file(self.conversation, str(path), text)
+        else:
+            await anyio.to_thread.run_sync(write_text, path, text)
+
+    def cut(self, text: str) -> str:
+        """The text within the limit, its middle left out and said."""
+        if len(text) <= self.limit:
+            return text
+        half = self.limit // 2
+        left = len(text) - 2 * half
+        return f"{text[:half]}\n[... {left} characters left out ...]\n{text[-half:]}"
+
+
+def read_text(path: Path) -> str:
+    """Raises ToolFailed for what is no readable text file of bearable size."""
+    try:
+        if not path.is_file():
+            raise ToolFailed(f"{path.name} is {'a folder' if path.is_dir() else 'not there'}")
+        if path.stat().st_size > READ_LIMIT:
+            raise ToolFailed(f"{path.name} is over {READ_LIMIT} bytes; search in it instead")
+        data = path.read_bytes()
+    except OSError as error:
+        raise ToolFailed(f"{path.name} cannot be read: {error.strerror}") from error
+    if b"\0" in data[:8192]:
+        raise ToolFailed(f"{path.name} is not text")
+    return data.decode("utf-8", "replace")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write beside and move over, keeping the file's mode. Raises ToolFailed."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(text, encoding="utf-8", newline="")
+        if path.exists():
+            part.chmod(path.stat().st_mode & 0o7777)
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise ToolFailed(f"{path.name} cannot be written: {error.strerror}") from error
