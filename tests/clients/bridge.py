@@ -278,7 +278,8 @@ class Bridge:
                 self._handle(message, now)
         for pending in list(self._waiting.values()):
             if not pending.answered.is_set():
-                pending.reply = {"error": {"code": 0, "message": "the bridge is gone", "data": {"kind": "gone"}}}
+                message = f"the bridge is gone: {self.errors()}"
+                pending.reply = {"error": {"code": 0, "message": message, "data": {"kind": "gone"}}}
                 pending.answered.set()
 
     def _handle(self, message: JsonObject, now: float) -> None:
