@@ -7,21 +7,19 @@ or of another version reads as empty. Rows are valid only while their signature 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import tempfile
 from pathlib import Path
 
 import msgspec
 
+from shared.catalog import atomic
 from shared.catalog.fingerprint import long_path
 from shared.catalog.group import FileRecord
 from shared.catalog.scan import Candidate
 
 MAGIC = b"modeld-library 1\n"
 MAX_BYTES = 64 * 1024 * 1024
-MAX_TRIES = 6
 
 
 class CacheContent(msgspec.Struct, kw_only=True):
@@ -55,29 +53,7 @@ def write(path: Path, content: CacheContent) -> None:
     """Replace the file in one step. Raises OSError (a read-only root, a full disk)."""
     payload = msgspec.msgpack.encode(content)
     data = MAGIC + hashlib.blake2b(payload, digest_size=32).hexdigest().encode() + b"\n" + payload
-    descriptor, temporary = tempfile.mkstemp(prefix=".library.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        _replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-
-
-def _replace(source: str, target: Path) -> None:
-    """`os.replace`; on Windows a reader that has the target open makes it fail for a moment."""
-    for attempt in range(MAX_TRIES):
-        try:
-            os.replace(source, target)
-            return
-        except PermissionError:
-            if os.name != "nt" or attempt == MAX_TRIES - 1:
-                raise
-            import time
-
-            time.sleep(0.001 * 2**attempt)
+    atomic.write(path, data)
 
 
 def merged(ours: dict[str, FileRecord], stored: dict[str, FileRecord]) -> dict[str, FileRecord]:

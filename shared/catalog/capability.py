@@ -1,61 +1,35 @@
 """Which backend's models may be advertised: the graced answer (pure).
 
-"Can modeld serve this?" must not flap while the daemon restarts, so it is answered from the records,
-with the clock passed in: live while an owner or an instance is there, the last backend for a grace
-window after it went, nothing afterwards. Because records say all of it, a bridge that was born in the
-gap gives the same answer as one that saw the daemon go. Executing is another question with strict checks.
+"Can modeld serve this?" must not flap while the daemon restarts, so it is answered from the records:
+live while an owner or an instance is there, the last backend for a grace window after it went, nothing
+afterwards. Because records say all of it, a bridge that was born in the gap gives the same answer as one
+that saw the daemon go. Executing is another question, with strict checks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
+
+if TYPE_CHECKING:
+    from shared.lease.reader import LeaseView, Survey
 
 Standing = Literal["live", "grace", "none"]
 #: Reasons after which somebody meant the daemon to be gone: it comes back by a person's word only.
 STOPPED = frozenset({"stop", "shutdown"})
-
-
-class OwnerSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest lease. `live`: held, not released, and no proof or sign of death.
-
-    `last_sign` is the wall time of the last renewal or of the release, whichever is later; `released`
-    the reason of the release or "".
-    """
-
-    instance: str
-    backend: str
-    live: bool
-    last_sign: float
-    boot_id: str = ""
-    released: str = ""
-
-
-class InstanceSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """A presence. `started` in wall seconds; `ended` the reason of an orderly end and `ended_at` its wall
-    time; `dead`: proven dead without such an end.
-    """
-
-    instance: str
-    backend: str
-    started: float
-    boot_id: str = ""
-    dead: bool = False
-    ended: str = ""
-    ended_at: float = 0.0
-
-    @property
-    def live(self) -> bool:
-        """Whether it may be running."""
-        return not self.dead and not self.ended
+STOPPED_TEXT = "stopped, start modeld"
+RESTARTING_TEXT = "restarting"
+#: A lease not renewed for this many ttls says no more that its owner lives (ttl and a margin of a quarter).
+FRESH_TTLS = 1.25
 
 
 class Serveable(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer. `backend` is "" when nothing may be advertised; `stopped` that somebody stopped it.
+    """The answer. `backend` is "" when nothing may be advertised; `stopped` says that somebody stopped it.
 
-    `remaining` is how many seconds of grace are left (0 unless in grace): look again then.
+    `remaining` is how many seconds of grace are left (0 unless in grace): look again then. `ever` is
+    false when there is no sign that modeld has been started on this data root.
     """
 
     backend: str
@@ -72,62 +46,61 @@ class Serveable(msgspec.Struct, frozen=True, kw_only=True):
         return STOPPED_TEXT if self.stopped or self.standing == "none" else RESTARTING_TEXT
 
 
-STOPPED_TEXT = "stopped, start modeld"
-RESTARTING_TEXT = "restarting"
-
-
-def note_deaths(noticed: Mapping[str, float], instances: Iterable[InstanceSeen], awake: float) -> dict[str, float]:
-    """When this process first noticed each dead instance, in its awake seconds. Keep the result."""
-    return {seen.instance: noticed.get(seen.instance, awake) for seen in instances if seen.dead}
+NOTHING = Serveable(backend="", standing="none", ever=False)
 
 
 def serveable_backend(
-    owner: OwnerSeen | None,
-    instances: Iterable[InstanceSeen],
-    *,
-    wall: float,
-    awake: float,
-    boot_id: str,
-    grace: float,
+    records: Survey,
     noticed: Mapping[str, float],
+    *,
+    grace: float,
+    connected: str = "",
+    before: Serveable = NOTHING,
 ) -> Serveable:
-    """The backend whose models may be shown now. `noticed` comes from `note_deaths`; seconds throughout."""
-    known = sorted(instances, key=lambda seen: (seen.started, seen.instance))
-    if owner is not None and owner.live and owner.backend:
-        return Serveable(backend=owner.backend, standing="live")
-    for seen in known:
-        if seen.live and seen.backend:
+    """The backend whose models may be shown now.
+
+    `noticed` tells for each instance seen dead how many awake seconds ago this process noticed it (a
+    death leaves no time in the files); `connected` is the backend of a daemon that answers this process
+    right now, "" without. Records that could not be read say nothing: then the answer stays as `before`.
+    """
+    if connected:
+        return Serveable(backend=connected, standing="live")
+    last = records.last
+    if last is not None and last.backend and _fresh(last):
+        return Serveable(backend=last.backend, standing="live")
+    for seen in records.instances:
+        if not seen.dead and seen.backend:
             return Serveable(backend=seen.backend, standing="live")
-    gone = _departures(owner, known, wall=wall, awake=awake, boot_id=boot_id, noticed=noticed)
+    if records.problem:
+        return before
+    gone = _departures(records, noticed)
     if not gone:
-        return Serveable(backend="", standing="none", ever=owner is not None or bool(known))
+        return Serveable(backend="", standing="none", ever=last is not None or bool(records.instances))
     age, stopped, backend = min(gone)
     if age > grace:
         return Serveable(backend="", standing="none", stopped=stopped)
     return Serveable(backend=backend, standing="grace", stopped=stopped, remaining=grace - age)
 
 
-def _departures(
-    owner: OwnerSeen | None,
-    known: list[InstanceSeen],
-    *,
-    wall: float,
-    awake: float,
-    boot_id: str,
-    noticed: Mapping[str, float],
-) -> list[tuple[float, bool, str]]:
+def _fresh(lease: LeaseView) -> bool:
+    """Held, renewed lately, and in this boot. A clock set back makes the age negative: not then."""
+    return lease.standing == "held" and lease.same_boot and 0 <= lease.age_s <= lease.ttl * FRESH_TTLS
+
+
+def _departures(records: Survey, noticed: Mapping[str, float]) -> list[tuple[float, bool, str]]:
     """(age in seconds, stopped on purpose, backend) of everybody who went in this boot.
 
     A record of another boot, or from the future, says nothing about now.
     """
     gone: list[tuple[float, bool, str]] = []
-    if owner is not None and not owner.live and owner.backend and owner.boot_id == boot_id:
-        gone.append((wall - owner.last_sign, owner.released in STOPPED, owner.backend))
-    for seen in known:
-        if not seen.backend or seen.boot_id != boot_id or seen.live:
+    last = records.last
+    if last is not None and last.backend and last.same_boot:
+        gone.append((last.age_s, last.released_reason in STOPPED, last.backend))
+    for seen in records.instances:
+        if not seen.backend or not seen.same_boot or not seen.dead:
             continue
-        if seen.ended:
-            gone.append((wall - seen.ended_at, seen.ended in STOPPED, seen.backend))
-        elif owner is None or owner.instance != seen.instance:  # an owner's lease knows better when
-            gone.append((awake - noticed.get(seen.instance, awake), False, seen.backend))
+        if seen.ended_age_s is not None:
+            gone.append((seen.ended_age_s, seen.ended_reason in STOPPED, seen.backend))
+        elif last is None or last.instance != seen.instance:  # an owner's lease knows better when
+            gone.append((noticed.get(seen.instance, 0.0), False, seen.backend))
     return [item for item in gone if item[0] >= 0]

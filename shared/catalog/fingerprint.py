@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Callable, Sequence
 
 WHOLE = 1024 * 1024
@@ -71,5 +72,5 @@ def _exactly(read: Callable[[int], bytes | None], count: int) -> bytes:
 
 
 def _forget(descriptor: int, offset: int, count: int) -> None:
-    if hasattr(os, "posix_fadvise"):
+    if sys.platform == "linux":
         os.posix_fadvise(descriptor, offset, count, os.POSIX_FADV_DONTNEED)

@@ -8,7 +8,6 @@ the variables alone say what there is.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from itertools import groupby
@@ -229,8 +228,8 @@ def _json(folder: str, name: str, names: set[str]) -> dict[str, Any]:
     if name not in names:
         return {}
     try:
-        content = json.loads(_read(os.path.join(folder, name), MAX_JSON))
-    except (ValueError, RecursionError) as error:
+        content = msgspec.json.decode(_read(os.path.join(folder, name), MAX_JSON))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise HeaderRejected("malformed", f"{name} is not valid JSON: {error}") from error
     return content if isinstance(content, dict) else {}
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from pathlib import Path
 
 import msgspec
+
+from shared.catalog import atomic
 
 SUFFIX = ".own"
 MAX_RECORD = 64 * 1024
@@ -33,16 +34,7 @@ def record_path(file: Path) -> Path:
 def write_record(file: Path, source: str, sha256: str, size: int) -> None:
     """Note that we wrote `file`. Raises OSError."""
     record = OwnRecord(file=file.name, source=source, sha256=sha256, size=size)
-    target = record_path(file)
-    descriptor, temporary = tempfile.mkstemp(prefix=".own.", suffix=".tmp", dir=file.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(msgspec.json.encode(record))
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    atomic.write(record_path(file), msgspec.json.encode(record))
 
 
 def read_record(file: Path) -> OwnRecord | None:

@@ -114,8 +114,8 @@ def bases() -> list[bytes]:
         model(),
         model("gemma3", layers=8, extra=[("gemma3.attention.sliding_window", 4, 512)]),
         model(tokens=long),
-        model(extra=arrays[:2]),  # type: ignore[arg-type]
-        build([("general.architecture", STRING, "llama"), *arrays], version=2),  # type: ignore[list-item]
+        model(extra=arrays[:2]),
+        build([("general.architecture", STRING, "llama"), *arrays], version=2),
         build([("general.architecture", STRING, "clip"), ("general.type", STRING, "mmproj")]),
     ]
 

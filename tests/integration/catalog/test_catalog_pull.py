@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from file_server import FileServer, Request, cut_at, file_server, from_byte, in_turn, status, whole
 
+from file_server import Behaviour, FileServer, Request, cut_at, file_server, from_byte, in_turn, status, whole
 from gguf_bytes import model
 from shared.catalog import download, pull_lock, starter
 from shared.catalog.entry import ModelEntry
@@ -43,6 +43,10 @@ def server() -> Iterator[FileServer]:
         yield running
 
 
+def _options(given: dict[str, Any]) -> dict[str, Any]:
+    return {"pause": Pauses(), "environ": {}} | given
+
+
 class Pauses:
     """Sleeps nowhere; remembers how long it should have."""
 
@@ -54,7 +58,7 @@ class Pauses:
 
 
 def get(source: str, root: DataRoot, **options: Any) -> PullResult:
-    return pull(source, root, **({"pause": Pauses(), "environ": {}} | options))
+    return pull(source, root, **_options(options))
 
 
 def failed(source: str, root: DataRoot, **options: Any) -> DownloadFailed:
@@ -224,10 +228,10 @@ def test_redirects_to_elsewhere_are_refused(data_root: DataRoot, server: FileSer
 
 def test_redirects_in_a_circle_end(data_root: DataRoot, server: FileServer) -> None:
     server.serve(f"/{FILE}", status(302, Location=f"/{FILE}"))
-    assert failed(server.url(f"/{FILE}"), data_root)
+    assert "redirect" in failed(server.url(f"/{FILE}"), data_root).reason
 
 
-def _json(value: Any) -> Callable[[Request], None]:
+def _json(value: Any) -> Behaviour:
     return whole(json.dumps(value).encode())
 
 

@@ -8,26 +8,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.catalog.capability import InstanceSeen, OwnerSeen, Serveable, note_deaths, serveable_backend
+from shared.catalog.capability import Serveable, serveable_backend
+from shared.lease.reader import LeaseView, PresenceView, Survey
 
 pytestmark = pytest.mark.unit
 
-WALL, AWAKE, GRACE = 1_000_000.0, 500.0, 60.0
+GRACE = 60.0
 
 
-def owner(**changes: Any) -> OwnerSeen:
-    fields: dict[str, Any] = {"instance": "o", "backend": "llama", "live": False, "last_sign": WALL - 3, "boot_id": "b"}
-    return OwnerSeen(**(fields | changes))
+def lease(**changes: Any) -> LeaseView:
+    fields: dict[str, Any] = {
+        "standing": "released" if changes.get("released_reason") else "dead",
+        "epoch": 3,
+        "age_s": 3.0,
+        "instance": "o",
+        "backend": "llama",
+        "ttl": 10.0,
+    }
+    return LeaseView(**(fields | changes))
 
 
-def instance(**changes: Any) -> InstanceSeen:
-    fields: dict[str, Any] = {"instance": "i", "backend": "openvino", "started": 10.0, "boot_id": "b"}
-    return InstanceSeen(**(fields | changes))
+def instance(**changes: Any) -> PresenceView:
+    fields: dict[str, Any] = dict.fromkeys(("endpoint", "token_file", "start_token", "host", "version"), "")
+    fields |= {"instance": "i", "backend": "openvino", "pid": 1, "protocol_min": 1, "protocol_max": 1, "started": 1.0}
+    return PresenceView(**(fields | {"dead": bool(changes.get("ended_reason")), "same_boot": True} | changes))
 
 
-def answer(seen: OwnerSeen | None = None, *instances: InstanceSeen, **changes: Any) -> Serveable:
-    fields: dict[str, Any] = {"wall": WALL, "awake": AWAKE, "boot_id": "b", "grace": GRACE, "noticed": {}}
-    return serveable_backend(seen, instances, **(fields | changes))
+def answer(last: LeaseView | None = None, *instances: PresenceView, problem: str = "", **options: Any) -> Serveable:
+    survey = Survey(last=last, owner=last, instances=list(instances), problem=problem)
+    noticed = options.pop("noticed", {})
+    return serveable_backend(survey, noticed, grace=GRACE, **options)
 
 
 def test_nothing_known() -> None:
@@ -35,83 +45,95 @@ def test_nothing_known() -> None:
     assert (found.backend, found.standing, found.ever) == ("", "none", False)
 
 
+def test_a_daemon_that_answers_needs_no_records() -> None:
+    assert answer(connected="openvino") == Serveable(backend="openvino", standing="live")
+
+
 def test_a_live_owner() -> None:
-    found = answer(owner(live=True), instance())
+    found = answer(lease(standing="held"), instance())
     assert (found.backend, found.standing, found.state) == ("llama", "live", "")
 
 
 def test_a_live_instance_that_owns_nothing_yet() -> None:
     assert answer(None, instance()).backend == "openvino"
-    assert answer(owner(last_sign=WALL - 9999), instance()).standing == "live"
+    assert answer(lease(age_s=9999.0), instance()).standing == "live"
 
 
 def test_the_oldest_of_several_instances() -> None:
-    young, old = instance(instance="a", started=20.0, backend="llama"), instance(instance="z", started=10.0)
-    assert answer(None, young, old).backend == "openvino"
+    assert answer(None, instance(instance="a"), instance(instance="b", backend="llama")).backend == "openvino"
 
 
 @pytest.mark.parametrize(
-    ("reason", "stopped"), [("stop", True), ("shutdown", True), ("restart", False), ("upgrade", False)]
+    ("reason", "stopped"), [("stop", True), ("shutdown", True), ("restart", False), ("upgrade", False), ("lost", False)]
 )
 def test_the_gap_after_a_release(reason: str, stopped: bool) -> None:
-    found = answer(owner(released=reason))
+    found = answer(lease(released_reason=reason))
     assert (found.backend, found.standing, found.stopped) == ("llama", "grace", stopped)
     assert found.state == ("stopped, start modeld" if stopped else "restarting")
     assert found.remaining == GRACE - 3
 
 
 def test_the_gap_after_a_crash_reads_as_restarting() -> None:
-    assert answer(owner()).state == "restarting"
+    assert answer(lease()).state == "restarting"
+
+
+def test_a_lease_that_nobody_renews_is_no_sign_of_life() -> None:
+    assert answer(lease(standing="held", age_s=12.5)).standing == "live"
+    assert answer(lease(standing="held", age_s=12.6)).standing == "grace"
+    assert answer(lease(standing="held", age_s=61.0)).standing == "none"
 
 
 def test_the_window_ends_exactly() -> None:
-    assert answer(owner(last_sign=WALL - GRACE)).standing == "grace"
-    past = answer(owner(last_sign=WALL - GRACE - 0.001))
+    assert answer(lease(age_s=GRACE)).standing == "grace"
+    past = answer(lease(age_s=GRACE + 0.001))
     assert (past.backend, past.standing, past.state) == ("", "none", "stopped, start modeld")
 
 
 def test_another_boot_says_nothing_about_now() -> None:
-    assert answer(owner(boot_id="before")).standing == "none"
-    assert answer(None, instance(boot_id="before", ended="restart", ended_at=WALL - 1)).standing == "none"
+    assert answer(lease(same_boot=False)).standing == "none"
+    assert answer(lease(standing="held", same_boot=False)).standing == "none"
+    assert answer(None, instance(same_boot=False, ended_reason="restart", ended_age_s=1.0)).standing == "none"
 
 
 def test_a_record_from_the_future_says_nothing() -> None:
-    assert answer(owner(last_sign=WALL + 5)).standing == "none"
+    assert answer(lease(age_s=-5.0)).standing == "none"
+    assert answer(lease(standing="held", age_s=-5.0)).standing == "none"
 
 
 def test_an_instance_that_ended_in_order() -> None:
-    found = answer(None, instance(ended="stop", ended_at=WALL - 2))
+    found = answer(None, instance(ended_reason="stop", ended_age_s=2.0))
     assert (found.backend, found.stopped, found.remaining) == ("openvino", True, GRACE - 2)
 
 
 def test_a_dead_instance_has_grace_from_when_it_was_noticed() -> None:
     dead = instance(dead=True)
-    noticed = note_deaths({}, [dead], AWAKE)
-    assert answer(None, dead, noticed=noticed, awake=AWAKE + 59).standing == "grace"
-    assert note_deaths(noticed, [dead], AWAKE + 61) == noticed
-    assert answer(None, dead, noticed=noticed, awake=AWAKE + 61).standing == "none"
-    assert note_deaths(noticed, [], AWAKE) == {}
+    assert answer(None, dead).standing == "grace"
+    assert answer(None, dead, noticed={"i": 59.0}).standing == "grace"
+    assert answer(None, dead, noticed={"i": 61.0}).standing == "none"
 
 
 def test_a_dead_owner_is_judged_by_its_lease() -> None:
-    old, dead = owner(last_sign=WALL - 3600), instance(instance="o", dead=True)
-    assert answer(old, dead, noticed={"o": AWAKE}).standing == "none"
+    assert answer(lease(age_s=3600.0), instance(instance="o", dead=True)).standing == "none"
 
 
 def test_the_last_to_go_decides() -> None:
-    found = answer(owner(last_sign=WALL - 30), instance(ended="restart", ended_at=WALL - 5))
+    found = answer(lease(age_s=30.0), instance(ended_reason="restart", ended_age_s=5.0))
     assert found.backend == "openvino"
+
+
+def test_unreadable_records_change_no_answer() -> None:
+    before = answer(lease(standing="held"))
+    assert answer(problem="Permission denied", before=before) == before
+    assert answer(problem="Permission denied").standing == "none"
 
 
 @given(st.floats(0, 200), st.sampled_from(["", "stop", "restart"]))
 def test_a_bridge_born_in_the_gap_answers_like_one_that_saw_it(age: float, reason: str) -> None:
-    seen = owner(last_sign=WALL - age, released=reason)
-    veteran = answer(seen, awake=AWAKE, noticed={"x": 3.0})
-    newborn = answer(seen, awake=0.5)
-    assert veteran == newborn
+    seen = lease(age_s=age, released_reason=reason)
+    veteran = answer(seen, noticed={"o": age, "x": 3.0}, before=Serveable(backend="llama", standing="live"))
+    assert veteran == answer(seen)
 
 
-@given(st.lists(st.floats(0, 59.9), min_size=2, max_size=20))
-def test_backend_and_order_never_change_within_the_gap(ages: list[float]) -> None:
-    answers = {answer(owner(last_sign=WALL - age)).backend for age in sorted(ages)}
-    assert answers == {"llama"}
+@given(st.lists(st.floats(0, 60), min_size=2, max_size=20))
+def test_the_backend_never_changes_within_the_gap(ages: list[float]) -> None:
+    assert {answer(lease(age_s=age)).backend for age in ages} == {"llama"}

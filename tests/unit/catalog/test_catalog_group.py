@@ -18,7 +18,7 @@ def found(path: str, *, source: Any = "folder", hint: str = "", role: str = "", 
     folder, _, file = path.rpartition("/")
     digest = facts.pop("digest", f"fp1-{abs(hash(file)):032x}"[:36])
     fault, sha256 = facts.pop("fault", ""), facts.pop("sha256", "")
-    known = {"architecture": "llama", "complete": True, "n_embd": 64} | facts
+    known: dict[str, Any] = {"architecture": "llama", "complete": True, "n_embd": 64} | facts
     candidate = Candidate(
         path=path, source=source, format="gguf", signature="s", size=10, group=folder, hint=hint, role=role
     )

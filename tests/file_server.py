@@ -130,4 +130,8 @@ def in_turn(*behaviours: Behaviour) -> Behaviour:
 
 def status(code: int, **headers: str) -> Behaviour:
     """An error."""
-    return lambda request: request.fail(code, **headers)
+
+    def behave(request: Request) -> None:
+        request.fail(code, **headers)
+
+    return behave
