@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from acp_bridge.models import Advertised
 from acp_bridge.rowcache import RowCache
-from shared.catalog.capability import InstanceSeen, OwnerSeen, Serveable, serveable_backend
+from shared.catalog.capability import NOTHING, Serveable, serveable_backend
 from shared.catalog.entry import ModelEntry
 from shared.catalog.rows import Live, hidden_reason, missing_reason, picker_rows
 from shared.protocol import api
@@ -16,12 +15,9 @@ from shared.protocol import api
 if TYPE_CHECKING:
     from acp_bridge.daemon.records import Records
     from shared.catalog.library import Library
-    from shared.lease.reader import Survey
     from shared.paths import DataRoot
     from shared.settings import Settings
 
-#: Records of this boot and of any other, as the graced answer tells them apart.
-THIS_BOOT = "this"
 NO_MODELS = "no models yet; `modeld pull starter` gets a small one"
 
 
@@ -37,7 +33,8 @@ class RecordedInventory:
         self._listener: Callable[[], None] = _nothing
         self._active = ""
         self._entries: Sequence[ModelEntry] = ()
-        self._live = Live(serveable=Serveable(backend="", standing="none"))
+        self._serveable = NOTHING
+        self._live = Live(serveable=NOTHING)
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """See acp_bridge.models.Inventory."""
@@ -89,7 +86,7 @@ class RecordedInventory:
         connected_backend: str,
         rejected: Mapping[str, str],
     ) -> Advertised:
-        serveable = self._serveable(connected_backend)
+        serveable = self._serveable = self._graced(connected_backend)
         self._entries = entries
         self._live = Live(serveable=serveable, status=status, rejected=rejected)
         rows = picker_rows(entries, self._live)
@@ -105,52 +102,14 @@ class RecordedInventory:
             return self._records.detect().error().message
         return hidden_reason(self._entries, self._live) or NO_MODELS
 
-    def _serveable(self, connected_backend: str) -> Serveable:
-        if connected_backend:
-            return Serveable(backend=connected_backend, standing="live")
-        survey = self._records.survey()
-        now = time.monotonic()
-        noticed = {instance: now - ago for instance, ago in self._records.noticed().items()}
+    def _graced(self, connected_backend: str) -> Serveable:
         return serveable_backend(
-            owner_seen(survey),
-            instances_seen(survey),
-            wall=time.time(),
-            awake=now,
-            boot_id=THIS_BOOT,
+            self._records.survey(),
+            self._records.noticed(),
             grace=self._settings.grace_window,
-            noticed=noticed,
+            connected=connected_backend,
+            before=self._serveable,
         )
-
-
-def owner_seen(survey: Survey) -> OwnerSeen | None:
-    """The newest lease, as the graced answer reads it."""
-    last = survey.last
-    if last is None:
-        return None
-    return OwnerSeen(
-        instance=last.instance,
-        backend=last.backend,
-        live=last.standing == "held",
-        last_sign=time.time() - last.age_s,
-        boot_id=THIS_BOOT if last.same_boot else "",
-        released=last.released_reason,
-    )
-
-
-def instances_seen(survey: Survey) -> list[InstanceSeen]:
-    """Every instance of the records, as the graced answer reads it."""
-    return [
-        InstanceSeen(
-            instance=view.instance,
-            backend=view.backend,
-            started=view.started,
-            boot_id=THIS_BOOT if view.same_boot else "",
-            dead=view.dead and not view.ended_reason,
-            ended=view.ended_reason,
-            ended_at=time.time() - (view.ended_age_s or 0.0),
-        )
-        for view in survey.instances
-    ]
 
 
 def _nothing() -> None:
