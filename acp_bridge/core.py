@@ -13,6 +13,7 @@ from acp_bridge.failures import BadChoice, UnknownConversation
 from acp_bridge.picker import NOTHING, Picker, RemoteModel, build_picker
 from acp_bridge.resolve import checked_pick, resolve, resolve_healed
 from acp_bridge.session.attach import attached
+from acp_bridge.session.bound import BoundLocal
 from acp_bridge.session.cancel import Cancel
 from acp_bridge.session.commands import parse_command
 from acp_bridge.session.events import Compacted, OptionsChanged, Part, Shown, TurnEnded
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from shared.clock import Clock
     from shared.settings import Settings
 
-#: The release of a hold may take this long; it ends by itself too.
-HOLD_END_S = 0.5
 #: Files that a message refers to are read as for a window of this many tokens.
 ATTACHED_WINDOW = 8192
 #: How long opening a session waits for what is being read from disk: its budget is 100 ms in all.
@@ -268,7 +267,7 @@ class Core:
             return self._remote(live, found)
         if not live.conversation.model:
             live.conversation.model = found.name  # what answers is what was picked from now on
-        model = BoundLocal(self, found)
+        model = self._bound(found)
         if not found.tools:
             return model, NoTools()
         model.system = system_text(self._roots(live), live.conversation.mode)
@@ -276,6 +275,9 @@ class Core:
 
     def _remote(self, live: LiveConversation, found: RemoteModel) -> tuple[Model, Tools]:
         raise NotImplementedError
+
+    def _bound(self, row: api.LibraryRow) -> BoundLocal:
+        return BoundLocal(self.local, self.daemon, self.settings, row)
 
     def _workspace(self, live: LiveConversation, window: int) -> Workspace:
         return Workspace(live.id, self._roots(live), self.face, result_limit(window))
@@ -305,7 +307,7 @@ class Core:
         if isinstance(found, RemoteModel):
             return f"{found.id} is remote; its window is {found.context or 'not known'}."
         messages = messages_of(live.conversation.events)[live.conversation.dropped :]
-        bound = BoundLocal(self, found)
+        bound = self._bound(found)
         counted = await bound.count(messages, [])
         window = f"{bound.window:,}" if bound.window else "not known until the model is loaded"
         dropped = live.conversation.dropped
@@ -351,52 +353,3 @@ class Core:
 
                 live.missed = switched_away(before, status.active.name, by)
                 live.last_model = ""
-
-
-class BoundLocal:
-    """A local model as a turn sees it."""
-
-    system = ""
-
-    def __init__(self, core: Core, row: api.LibraryRow) -> None:
-        self.name = row.name
-        self._core = core
-        self.window = self._window(row)
-
-    def _window(self, row: api.LibraryRow) -> int:
-        status = self._core.daemon.status
-        if status is not None and status.active is not None and status.active.name == row.name:
-            return status.active.num_ctx
-        return 0
-
-    async def generate(
-        self, params: api.TurnParams, on_event: Callable[[api.Event], None], cancel: Cancel, turn: Turn
-    ) -> api.TurnResult:
-        """See acp_bridge.session.turn.Model."""
-        return await self._core.local.generate(params, on_event, cancel, turn, f"{turn.id}-switch")
-
-    async def hold(self, run: str) -> None:
-        """Count as a waiter for this model until cancelled. A courtesy: without it the turns still work."""
-        daemon, params = self._core.daemon, api.HoldParams(model=self.name, run=run)
-        try:
-            while True:
-                await daemon.call("run/hold", params, api.Value)
-                await anyio.sleep(self._core.settings.hold_ttl / 3)
-        except ModeldError:
-            return
-        finally:
-            with anyio.CancelScope(shield=True), anyio.move_on_after(HOLD_END_S):
-                await self._release(run)
-
-    async def _release(self, run: str) -> None:
-        try:
-            params = api.HoldParams(model=self.name, run=run, release=True)
-            await self._core.daemon.call("run/hold", params, api.Value)
-        except ModeldError:
-            return  # it ends with its ttl
-
-    async def count(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> api.CountResult:
-        """Tokens under the model's own template."""
-        params = api.CountParams(model=self.name, messages=messages, tools=tools)
-        result: api.CountResult = await self._core.daemon.call("model/count", params, api.CountResult)
-        return result

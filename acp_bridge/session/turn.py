@@ -53,11 +53,15 @@ STOPS: dict[str, Stop] = {
 
 
 class Model(Protocol):
-    """What answers: the local slot or a remote provider. `window` in tokens, 0 when not known yet."""
+    """What answers: the local slot or a remote provider."""
 
     name: str
-    window: int
     system: str
+
+    @property
+    def window(self) -> int:
+        """Tokens, 0 while it is not known."""
+        ...
 
     async def generate(
         self, params: api.TurnParams, on_event: Callable[[api.Event], None], cancel: Cancel, turn: Turn

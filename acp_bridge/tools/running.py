@@ -22,6 +22,9 @@ OUTPUT_BYTES = 256 * 1024
 #: With any of these a line can do more than its first words say, so it is never allowed by them.
 SHELL_SIGNS = frozenset(";&|<>`$\n\r(){}*?~!#\\")
 
+#: Programs whose first argument says nothing about what will happen.
+LAUNCHERS = frozenset({"sudo", "doas", "env", "sh", "bash", "zsh", "xargs", "time", "nohup", "python", "node", "npx"})
+
 
 class RunCommand:
     """One command line in the workspace."""
@@ -60,12 +63,15 @@ def split(line: str) -> tuple[str, list[str]]:
 
 
 def grant_of(line: str) -> str:
-    """What "always" allows: the program and its first plain word; "" for what must be asked each time."""
+    """What "always" allows: the program and its verb (`git status`), else this very line; "" for neither.
+
+    A program that runs another one is allowed by its whole line only.
+    """
     if SHELL_SIGNS.intersection(line):
         return ""
     words = line.split()
-    verb = words[1:2] if len(words) > 1 and not words[1].startswith("-") and "/" not in words[1] else []
-    return "run " + " ".join(words[:1] + verb)
+    plain = len(words) > 1 and words[1].isidentifier() and words[0] not in LAUNCHERS
+    return "run " + " ".join(words[:2] if plain else words)
 
 
 async def _in_editor(command: Command, workspace: Workspace) -> Outcome:

@@ -1,0 +1,72 @@
+"""A local model as one turn sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from shared.errors import ModeldError
+from shared.protocol import api
+
+if TYPE_CHECKING:
+    from acp_bridge.daemon.client import Daemon
+    from acp_bridge.session.cancel import Cancel
+    from acp_bridge.session.local import LocalModel
+    from acp_bridge.session.turn import Turn
+    from shared.settings import Settings
+
+#: The release of a hold may take this long; it ends by itself too.
+HOLD_END_S = 0.5
+
+
+class BoundLocal:
+    """Implements `acp_bridge.session.turn.Model`."""
+
+    system = ""
+
+    def __init__(self, local: LocalModel, daemon: Daemon, settings: Settings, row: api.LibraryRow) -> None:
+        self.name = row.name
+        self._local = local
+        self._daemon = daemon
+        self._settings = settings
+
+    @property
+    def window(self) -> int:
+        """Tokens of the resident window, 0 while the model is not loaded."""
+        status = self._daemon.status
+        if status is not None and status.active is not None and status.active.name == self.name:
+            return status.active.num_ctx
+        return 0
+
+    async def generate(
+        self, params: api.TurnParams, on_event: Callable[[api.Event], None], cancel: Cancel, turn: Turn
+    ) -> api.TurnResult:
+        """See acp_bridge.session.turn.Model."""
+        return await self._local.generate(params, on_event, cancel, turn, f"{turn.id}-switch")
+
+    async def hold(self, run: str) -> None:
+        """Count as a waiter for this model until cancelled. A courtesy: without it the turns still work."""
+        params = api.HoldParams(model=self.name, run=run)
+        try:
+            while True:
+                await self._daemon.call("run/hold", params, api.Value)
+                await anyio.sleep(self._settings.hold_ttl / 3)
+        except ModeldError:
+            return
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(HOLD_END_S):
+                await self._release(run)
+
+    async def _release(self, run: str) -> None:
+        try:
+            await self._daemon.call("run/hold", api.HoldParams(model=self.name, run=run, release=True), api.Value)
+        except ModeldError:
+            return  # it ends with its ttl
+
+    async def count(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> api.CountResult:
+        """Tokens under the model's own template."""
+        params = api.CountParams(model=self.name, messages=messages, tools=tools)
+        result: api.CountResult = await self._daemon.call("model/count", params, api.CountResult)
+        return result

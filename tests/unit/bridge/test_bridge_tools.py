@@ -1,0 +1,262 @@
+"""The tools: paths that stay inside, edits that match exactly once, what "always" covers, who is asked."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_bridge.session.events import Change
+from acp_bridge.session.face import Command, Face, Finished, ToolFailed
+from acp_bridge.tools import permission
+from acp_bridge.tools.base import Plan
+from acp_bridge.tools.changing import EditFile, WriteFile, replaced
+from acp_bridge.tools.looking import FindFiles, ListFolder, ReadFile, SearchText
+from acp_bridge.tools.paths import resolve
+from acp_bridge.tools.running import RunCommand, grant_of, run_here, split
+from acp_bridge.tools.workspace import Workspace
+
+pytestmark = pytest.mark.anyio
+
+
+class PlainFace:
+    """An editor that offers nothing."""
+
+    client = "tester"
+    reads_files = False
+    writes_files = False
+    runs_terminals = False
+
+    def show(self, conversation: str, event: object) -> None: ...
+
+
+class BufferFace(PlainFace):
+    """An editor with an unsaved buffer."""
+
+    reads_files = True
+    writes_files = True
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    async def read_file(self, conversation: str, path: str) -> str:
+        return self.text
+
+    async def write_file(self, conversation: str, path: str, text: str) -> None:
+        self.text = text
+
+
+def workspace(root: Path, face: Any = None, limit: int = 4000) -> Workspace:
+    found: Face = face or PlainFace()
+    return Workspace("c", [str(root)], found, limit)
+
+
+async def run(tool: Any, place: Workspace, **arguments: Any) -> str:
+    plan = await tool.plan(arguments, place)
+    outcome = await plan.effect()
+    return str(outcome.text)
+
+
+# --- paths -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a/../../x", "link/x", "loop", "", "a\0b"])
+def test_nothing_leaves_the_workspace(tmp_path: Path, path: str) -> None:
+    root = tmp_path / "root"
+    (root / "a").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    (root / "link").symlink_to(tmp_path / "outside")
+    (root / "loop").symlink_to(tmp_path / "outside" / "file")
+    with pytest.raises(ToolFailed):
+        resolve(path, [str(root)])
+
+
+def test_a_root_that_is_a_link_is_still_the_root(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "root").symlink_to(tmp_path / "real")
+    assert resolve("new.txt", [str(tmp_path / "root")]) == tmp_path / "real" / "new.txt"
+
+
+def test_additional_folders_are_inside(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    assert resolve(str(tmp_path / "b" / "x"), [str(tmp_path / "a"), str(tmp_path / "b")]).name == "x"
+
+
+# --- looking -----------------------------------------------------------------------------------
+
+
+async def test_reading_by_lines(tmp_path: Path) -> None:
+    (tmp_path / "f.txt").write_text("one\ntwo\nthree\n")
+    assert await run(ReadFile(), workspace(tmp_path), path="f.txt", line="2", limit=1) == (
+        "2\ttwo\n[1 more lines; read from line 3]"
+    )
+
+
+async def test_unsaved_text_is_what_is_read(tmp_path: Path) -> None:
+    (tmp_path / "f.txt").write_text("saved")
+    assert "unsaved" in await run(ReadFile(), workspace(tmp_path, BufferFace("unsaved")), path="f.txt")
+
+
+@pytest.mark.parametrize("name", ["missing", "folder", "binary"])
+async def test_what_cannot_be_read_is_said(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "binary").write_bytes(b"a\0b")
+    with pytest.raises(ToolFailed, match=name):
+        await run(ReadFile(), workspace(tmp_path), path=name)
+
+
+async def test_listing_finding_and_searching(tmp_path: Path) -> None:
+    (tmp_path / "src" / "deep").mkdir(parents=True)
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "x.py").write_text("needle")
+    (tmp_path / "src" / "a.py").write_text("x\nneedle here\n")
+    (tmp_path / "src" / "deep" / "b.py").write_text("other")
+    place = workspace(tmp_path)
+    assert await run(ListFolder(), place, path="src") == "a.py\ndeep/"
+    assert await run(FindFiles(), place, pattern="**/*.py") == "src/a.py\nsrc/deep/b.py"
+    assert await run(SearchText(), place, pattern="need.e") == "src/a.py:2:needle here"
+    with pytest.raises(ToolFailed, match="regular expression"):
+        await run(SearchText(), place, pattern="(")
+
+
+async def test_long_results_say_what_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("x" * 5000)
+    text = await run(ReadFile(), workspace(tmp_path, limit=100), path="f")
+    assert "characters left out" in text
+    assert len(text) < 200
+
+
+# --- changing ----------------------------------------------------------------------------------
+
+
+def test_an_edit_matches_exactly_once() -> None:
+    assert replaced("a\nb\nc", "b", "B") == ("a\nB\nc", 2)
+    for before, old in [("a", "x"), ("aa", "a")]:
+        with pytest.raises(ToolFailed):
+            replaced(before, old, "y")
+    with pytest.raises(ToolFailed, match="same"):
+        replaced("a", "a", "a")
+
+
+def test_windows_line_ends_stay() -> None:
+    assert replaced("a\r\nb\r\n", "a\nb", "x\ny")[0] == "x\r\ny\r\n"
+
+
+async def test_an_edit_shows_its_diff_before_it_is_done(tmp_path: Path) -> None:
+    file = tmp_path / "f.py"
+    file.write_text("x = 1\n")
+    file.chmod(0o755)
+    plan = await EditFile().plan({"path": "f.py", "old": "1", "new": "2"}, workspace(tmp_path))
+    assert plan.items == [Change(path=str(file), old="x = 1\n", new="x = 2\n")]
+    assert file.read_text() == "x = 1\n"
+    await plan.effect()
+    assert file.read_text() == "x = 2\n"
+    assert file.stat().st_mode & 0o777 == 0o755
+
+
+async def test_a_file_that_changed_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    file = tmp_path / "f.py"
+    file.write_text("x = 1\n")
+    plan = await EditFile().plan({"path": "f.py", "old": "1", "new": "2"}, workspace(tmp_path))
+    file.write_text("y = 1\n")
+    with pytest.raises(ToolFailed, match="changed meanwhile"):
+        await plan.effect()
+    assert file.read_text() == "y = 1\n"
+
+
+async def test_a_new_file_in_a_new_folder(tmp_path: Path) -> None:
+    plan = await WriteFile().plan({"path": "new/f.txt", "content": "hi"}, workspace(tmp_path))
+    assert plan.title == "Create new/f.txt"
+    await plan.effect()
+    assert (tmp_path / "new" / "f.txt").read_text() == "hi"
+    assert os.listdir(tmp_path / "new") == ["f.txt"]
+
+
+async def test_editing_through_the_editor(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("saved")
+    face = BufferFace("unsaved 1")
+    await run(EditFile(), workspace(tmp_path, face), path="f", old="1", new="2")
+    assert face.text == "unsaved 2"
+    assert (tmp_path / "f").read_text() == "saved"
+
+
+# --- running -----------------------------------------------------------------------------------
+
+
+async def test_a_command_runs_in_the_workspace(tmp_path: Path) -> None:
+    text = await run(RunCommand(), workspace(tmp_path), command="pwd")
+    assert text == f"The command ended with 0.\n{tmp_path}\n"
+
+
+async def test_a_missing_program_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ToolFailed, match="no-such-program"):
+        await run(RunCommand(), workspace(tmp_path), command="no-such-program x")
+
+
+async def test_output_is_bounded(tmp_path: Path) -> None:
+    done = await run_here(
+        Command(program="/bin/sh", arguments=["-c", "yes | head -c 100000"], cwd=str(tmp_path), output_limit=500)
+    )
+    assert len(done.output) == 500
+    assert done == Finished(output=done.output, code=0)
+
+
+def test_a_line_with_shell_signs_is_the_shells() -> None:
+    assert split("git status") == ("git", ["status"])
+    assert split("git status | wc -l")[1][-1] == "git status | wc -l"
+    with pytest.raises(ToolFailed):
+        split("echo 'open")
+
+
+@pytest.mark.parametrize(
+    ("line", "grant"),
+    [
+        ("git status -s", "run git status"),
+        ("ls -la", "run ls -la"),
+        ("sudo rm x", "run sudo rm x"),
+        ("make", "run make"),
+        ("python /tmp/x.py", "run python /tmp/x.py"),
+        ("git status; rm -rf /", ""),
+        ("git status\nrm x", ""),
+        ("echo $(rm x)", ""),
+        ("cat < a", ""),
+    ],
+)
+def test_what_always_covers(line: str, grant: str) -> None:
+    assert grant_of(line) == grant
+
+
+# --- permission --------------------------------------------------------------------------------
+
+
+async def _nothing() -> Any:
+    return None
+
+
+def plan(grant: str) -> Plan:
+    return Plan(title="t", kind="edit", effect=_nothing, grant=grant)
+
+
+@pytest.mark.parametrize(
+    ("mode", "grant", "changes", "allowed", "verdict"),
+    [
+        ("ask", "", False, set(), "allow"),
+        ("ask", "edit", True, {"edit"}, "refuse"),
+        ("code", "edit", True, set(), "ask"),
+        ("code", "edit", True, {"edit"}, "allow"),
+        ("auto", "edit", True, set(), "allow"),
+        ("auto", "run make", True, set(), "ask"),
+        ("auto", "run make", True, {"run make"}, "allow"),
+        ("auto", "", True, {""}, "ask"),
+    ],
+)
+def test_who_is_asked(mode: Any, grant: str, changes: bool, allowed: set[str], verdict: str) -> None:
+    assert permission.judge(mode, plan(grant), changes=changes, allowed=allowed) == verdict
+
+
+def test_what_cannot_be_named_can_only_be_allowed_once() -> None:
+    assert [answer.kind for answer in permission.question("c", plan("")).answers] == ["allow_once", "reject_once"]
+    assert len(permission.question("c", plan("edit")).answers) == 3
