@@ -26,10 +26,14 @@ MAX_TEMPLATE = 1024 * 1024
 CHUNK = 1024 * 1024
 OVERLAP = 8 * 1024
 MAX_LAYERS = 1024
+_TOKENIZER = "tokenizer_config.json"
 
 _CONST = re.compile(rb'offset="(\d{1,18})" size="(\d{1,18})"')
 _VARIABLE = re.compile(rb'variable_id="([^"]{1,200})"[^>]{0,200}?variable_shape="([^"]{0,100})"')
-_LAYER = re.compile(rb"past_key_values\.(\d{1,4})\.(?:key|value)|past_key_values\.(\d{1,4})\.[a-z.]*\.(?:key|value)")
+_LAYER = re.compile(rb"past_key_values\.(\d{1,4})\.(?:decoder\.)?(key|value)")
+_INFO = re.compile(rb'<(chat_template|bos_token_id|eos_token_id|pad_token_id) value="([^"]*)"')
+_ENTITY = re.compile(r"&(?:#(\d{1,7})|#x([0-9a-fA-F]{1,6})|(lt|gt|amp|quot|apos));")
+_NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 _MODE = re.compile(rb'<mode value="([a-z0-9_]{1,20})"')
 _EMBEDDERS = re.compile(r"(?:bert|roberta|mpnet|electra|nomic|gte|e5)", re.IGNORECASE)
 
@@ -64,7 +68,8 @@ class _Xml(msgspec.Struct):
 
 
 def _facts(config: dict[str, Any], xml: _Xml, folder: str, names: set[str]) -> Facts:
-    template = _template(folder, names)
+    info = _tokenizer_info(folder, names)
+    template = _template(folder, names) or info.get("chat_template", "")
     text = config.get("text_config") if isinstance(config.get("text_config"), dict) else config
     assert isinstance(text, dict)
     heads = _int(text.get("num_attention_heads"))
@@ -89,7 +94,7 @@ def _facts(config: dict[str, Any], xml: _Xml, folder: str, names: set[str]) -> F
         kv=_kv(xml, text, layers, kv_heads * dim),
         template=template,
         template_digest=digest_text(template),
-        tokens=_tokens(config, _json(folder, "generation_config.json", names), folder, names),
+        tokens=_tokens(config, _json(folder, "generation_config.json", names), info, _json(folder, _TOKENIZER, names)),
         tools="tools" in template,
         thinking=is_thinking(template),
         embedding_only=embedding,
@@ -108,9 +113,13 @@ def _kv(xml: _Xml, text: dict[str, Any], layers: int, width: int) -> tuple[KvSpa
     return tuple(KvSpan(len(list(run)), *key) for key, run in groupby(per_layer))
 
 
-def _tokens(config: dict[str, Any], generation: dict[str, Any], folder: str, names: set[str]) -> SpecialTokens:
-    tokenizer = _json(folder, "tokenizer_config.json", names)
-    eos = generation.get("eos_token_id", config.get("eos_token_id"))
+def _tokens(
+    config: dict[str, Any], generation: dict[str, Any], info: dict[str, str], tokenizer: dict[str, Any]
+) -> SpecialTokens:
+    """Ids from the generation config, else the model's, else what the tokenizer's IR says."""
+    told = {key: int(value) for key, value in info.items() if key.endswith("_id") and value.isdigit()}
+    stated = told | {key: value for one in (config, generation) for key, value in one.items() if value is not None}
+    eos = stated.get("eos_token_id")
     several = [_id(item) for item in eos] if isinstance(eos, list) else [_id(eos)]
     ids = [item for item in several if item is not None]
     add_bos = tokenizer.get("add_bos_token")
@@ -118,13 +127,13 @@ def _tokens(config: dict[str, Any], generation: dict[str, Any], folder: str, nam
     for key in ("bos", "eos"):
         value = tokenizer.get(f"{key}_token")
         value = value.get("content") if isinstance(value, dict) else value
-        number = _id(config.get("bos_token_id")) if key == "bos" else (ids[0] if ids else None)
+        number = _id(stated.get("bos_token_id")) if key == "bos" else (ids[0] if ids else None)
         if isinstance(value, str) and number is not None:
             texts[number] = value[:200]
     return SpecialTokens(
-        bos=_id(generation.get("bos_token_id", config.get("bos_token_id"))),
+        bos=_id(stated.get("bos_token_id")),
         eos=ids[0] if ids else None,
-        pad=_id(generation.get("pad_token_id", config.get("pad_token_id"))),
+        pad=_id(stated.get("pad_token_id")),
         add_bos=add_bos if isinstance(add_bos, bool) else None,
         texts=texts,
         extra_eos=tuple(ids[1:17]),
@@ -135,7 +144,7 @@ def _template(folder: str, names: set[str]) -> str:
     """chat_template.jinja, else chat_template.json, else the tokenizer's config (its "default" of several)."""
     if "chat_template.jinja" in names:
         return _read(os.path.join(folder, "chat_template.jinja"), MAX_TEMPLATE).decode("utf-8", "replace")
-    for name in ("chat_template.json", "tokenizer_config.json"):
+    for name in ("chat_template.json", _TOKENIZER):
         value = _json(folder, name, names).get("chat_template")
         if isinstance(value, list):
             by_name = {item.get("name"): item.get("template") for item in value if isinstance(item, dict)}
@@ -143,6 +152,25 @@ def _template(folder: str, names: set[str]) -> str:
         if isinstance(value, str) and value:
             return value[:MAX_TEMPLATE]
     return ""
+
+
+def _tokenizer_info(folder: str, names: set[str]) -> dict[str, str]:
+    """What the runtime info at the end of the tokenizer's XML says: chat template and token ids."""
+    if "openvino_tokenizer.xml" not in names:
+        return {}
+    path = os.path.join(folder, "openvino_tokenizer.xml")
+    tail = _read(path, MAX_TEMPLATE, from_end=True)
+    return {match[1].decode(): _unescaped(match[2].decode("utf-8", "replace")) for match in _INFO.finditer(tail)}
+
+
+def _unescaped(text: str) -> str:
+    def one(match: re.Match[str]) -> str:
+        if match[3]:
+            return _NAMED[match[3]]
+        number = int(match[1]) if match[1] else int(match[2], 16)
+        return chr(number) if number < 0x110000 else "\ufffd"
+
+    return _ENTITY.sub(one, text)
 
 
 def _quantization(mode: str, folder: str) -> str:
@@ -177,10 +205,10 @@ def _collect(data: bytes, found: _Xml) -> None:
     for match in _VARIABLE.finditer(data):
         layer = _LAYER.search(match[1])
         if layer is not None:
-            index = int(layer[1] or layer[2])
+            index = int(layer[1])
             if index < MAX_LAYERS:
                 sizes = found.kv.setdefault(index, [0, 0])
-                sizes[1 if b"value" in match[1].rpartition(b"present")[2] else 0] = _width(match[2])
+                sizes[1 if layer[2] == b"value" else 0] = _width(match[2])
     mode = _MODE.search(data)
     if mode is not None:
         found.mode = mode[1].decode()
@@ -215,9 +243,11 @@ def _size(path: str) -> int:
         raise HeaderRejected("unreadable", f"{os.path.basename(path)}: {error.strerror or error}") from error
 
 
-def _read(path: str, most: int) -> bytes:
+def _read(path: str, most: int, *, from_end: bool = False) -> bytes:
     try:
         with open(long_path(path), "rb") as file:
+            if from_end:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - most))
             return file.read(most)
     except OSError as error:
         raise HeaderRejected("unreadable", f"{os.path.basename(path)}: {error.strerror or error}") from error

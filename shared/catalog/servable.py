@@ -33,6 +33,9 @@ LLAMA_ARCHITECTURES = frozenset(
 # fmt: on
 
 OPENVINO_GGUF_ARCHITECTURES = frozenset({"llama", "qwen2", "qwen3"})
+#: How text is split before byte-pair encoding: for others the reader falls back to its default rule
+#: (which is nearly GPT-2's) and would cut text differently than the model learnt it.
+OPENVINO_GGUF_SPLITS = frozenset({"default", "gpt-2", "llama-bpe", "qwen2", "smollm"})
 OPENVINO_GGUF_TYPES = frozenset({"F32", "F16", "Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q6_K"})
 
 
@@ -76,6 +79,10 @@ def _openvino(facts: Facts, shards: int) -> str:
     odd = sorted(set(facts.tensor_types) - OPENVINO_GGUF_TYPES)
     if odd:
         return f"OpenVINO's GGUF reader does not unpack {', '.join(odd)}"
+    if facts.tokenizer not in ("", "gpt2"):
+        return f"OpenVINO's GGUF reader knows byte-level BPE vocabularies only, not {facts.tokenizer}"
+    if facts.tokenizer_pre and facts.tokenizer_pre not in OPENVINO_GGUF_SPLITS:
+        return f"OpenVINO's GGUF reader does not split text the way this model needs ({facts.tokenizer_pre})"
     if facts.embedding_only:
         return "OpenVINO's GGUF reader builds text generation only"
     return ""

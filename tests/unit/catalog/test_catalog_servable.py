@@ -33,6 +33,14 @@ def test_tensor_types_openvino_cannot_unpack() -> None:
     assert "IQ4_XS, Q5_K" in reasons["openvino"]
 
 
+def test_vocabularies_openvino_cannot_read() -> None:
+    spm = servable.refusal(Facts(architecture="llama", tokenizer="llama", tokenizer_pre="default"), "openvino")
+    assert "byte-level BPE" in spm
+    tekken = servable.refusal(Facts(architecture="llama", tokenizer="gpt2", tokenizer_pre="tekken"), "openvino")
+    assert "tekken" in tekken
+    assert servable.refusal(Facts(architecture="llama", tokenizer="gpt2", tokenizer_pre="smollm"), "openvino") == ""
+
+
 def test_split_models_need_llama() -> None:
     assert servable.backends(Facts(architecture="llama"), shards=2)[0] == ("llama",)
 
