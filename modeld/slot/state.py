@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from modeld.slot.events import Event
 from shared.catalog.identity import AUTO, RequestedIdentity, ResolvedIdentity
 
 Name = Literal["Empty", "Loading", "Ready", "Busy", "Switching", "Unloading", "Failed", "ShuttingDown", "LostOwner"]
@@ -54,6 +55,17 @@ class SlotState(msgspec.Struct, frozen=True, kw_only=True):
     orphaned_at: float | None = None
     next_worker: int = 1
     next_job: int = 1
+
+
+class IllegalEvent(Exception):
+    """The driver fed what cannot happen in this state; `story` is how it came to that."""
+
+    def __init__(self, state: SlotState, event: Event, story: list[str]) -> None:
+        lines = "".join(f"\n  {line}" for line in story)
+        super().__init__(f"{type(event).__name__} in {state.name}{lines}")
+        self.state = state
+        self.event = event
+        self.story = story
 
 
 class InvariantBroken(AssertionError):
