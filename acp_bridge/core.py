@@ -148,6 +148,15 @@ class Core:
             await self.models.known.wait()
         return live
 
+    async def take_over(self, conversation_id: str) -> None:
+        """Become the writer of an open conversation, with what the other editor has said in it meanwhile."""
+        live = self.get(conversation_id)
+        await self._claim(live, take_over=True)
+        fresh = await self.store.load(conversation_id)
+        if fresh is not None and not live.busy:
+            live.conversation.events[:] = fresh.events
+            live.conversation.title, live.conversation.dropped = fresh.title, fresh.dropped
+
     async def _claim(self, live: LiveConversation, *, take_over: bool) -> None:
         try:
             await self.store.claim(live.id, self._claimant(), self.clock.wall(), take_over=take_over)
@@ -218,6 +227,11 @@ class Core:
         """The levels that the picked model has, the default first; empty when it does not think."""
         return thinking_levels(self.models.row(self.picker(live).current))
 
+    def _thinking(self, live: LiveConversation) -> str | None:
+        """The level to send: only one that the model has, and not its own default."""
+        level = live.conversation.thinking
+        return level if level in self.thinking(live)[1:] else None
+
     # --- turns ---------------------------------------------------------------------------------
 
     async def prompt(self, live: LiveConversation, parts: list[Part], cancel: Cancel) -> TurnEnded:
@@ -230,6 +244,7 @@ class Core:
             turn_id=live.next_turn(),
             recorder=live.recorder,
             cancel=cancel,
+            thinking=self._thinking(live),
             show=lambda event: self.show(live, event),
             ask=lambda question: self.face.ask(live.id, question),
             always_switch=live.always_switch,

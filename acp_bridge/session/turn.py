@@ -108,6 +108,7 @@ class Turn:
         turn_id: str,
         recorder: Recorder,
         cancel: Cancel,
+        thinking: str | None = None,
         show: Callable[[Shown], None],
         ask: Callable[[Question], Any],
         always_switch: bool = False,
@@ -118,6 +119,7 @@ class Turn:
         self.show = show
         self.always_switch = always_switch
         self.waits = False
+        self._thinking = thinking
         self.numbers: dict[str, Any] = {}
         self._ask = ask
         self._stages = Stages(turn_id, "")
@@ -271,7 +273,7 @@ class Turn:
             model=model.name,
             messages=self._messages(model),
             tools=tools,
-            params=api.Sampling(thinking=conversation.thinking or None),
+            params=api.Sampling(thinking=self._thinking),
             conversation=conversation.id,
         )
         try:

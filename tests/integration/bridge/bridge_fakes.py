@@ -106,7 +106,7 @@ class FakeDaemon:
         self.count = api.CountResult(each=[], total=0)
         self.answers: dict[str, Any] = {}
         self._listener = listen(RuntimeFolder(folder), instance)
-        self._peers: list[Peer] = []
+        self.peers: list[Peer] = []
 
     @property
     def target(self) -> Target:
@@ -118,13 +118,13 @@ class FakeDaemon:
     def close(self) -> None:
         """Gone, as after a kill: every connection breaks, nobody listens."""
         self._listener.close()
-        for peer in self._peers:
+        for peer in self.peers:
             peer.close()
 
     def push(self, **changes: Any) -> None:
         """A new status, pushed to who watches."""
         self.status = msgspec.structs.replace(self.status, **changes)
-        for peer in self._peers:
+        for peer in self.peers:
             peer.notify("status/changed", self.status)
 
     async def _connection(self, stream: anyio.abc.ByteStream) -> None:
@@ -137,7 +137,7 @@ class FakeDaemon:
             on_notification=lambda note: None,
             settings=Settings(),
         )
-        self._peers.append(peer)
+        self.peers.append(peer)
         await peer.run()
 
     async def _request(self, call: Call) -> Any:
