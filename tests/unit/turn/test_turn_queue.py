@@ -1,0 +1,278 @@
+"""Who goes next: fair among clients, in batches by model, and never for ever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modeld.turn.queue import Kind, Resident, Ticket, TurnQueue, Uses
+from shared.errors import QueueFull
+from shared.settings import Settings
+from unit_slot_identities import asked, resolved
+
+pytestmark = pytest.mark.unit
+
+SETTINGS = Settings()
+
+
+class Desk:
+    """A queue with a clock and ticket numbers."""
+
+    def __init__(self, settings: Settings = SETTINGS) -> None:
+        self.queue = TurnQueue(settings)
+        self.now = 1000.0
+        self.number = 0
+        self.resident: Resident | None = resolved("a")
+        self.since = 0.0
+
+    def add(self, client: int, model: str = "a", kind: Kind = "turn", **fields: Any) -> Ticket:
+        self.number += 1
+        wanted = None if kind == "unload" else asked(model)
+        ticket = Ticket(
+            number=self.number,
+            client=client,
+            client_name=f"client {client}",
+            kind=kind,
+            model=model,
+            wanted=wanted,
+            arrived=self.now,
+            deadline=self.now + 120.0,
+            **fields,
+        )
+        self.queue.add(ticket)
+        return ticket
+
+    def next(self) -> Ticket | None:
+        return self.queue.next(self.now, self.resident, self.since)
+
+    def serve(self) -> Ticket:
+        ticket = self.next()
+        assert ticket is not None
+        self.queue.take(ticket)
+        if ticket.wanted is not None and (self.resident is None or ticket.model != self.resident.name):
+            self.resident = resolved(ticket.model)
+            self.since = self.now
+        return ticket
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_first_come_first_served_inside_one_client(desk: Desk) -> None:
+    first, second = desk.add(1), desk.add(1)
+    assert [desk.serve(), desk.serve()] == [first, second]
+
+
+def test_a_client_with_many_turns_does_not_keep_the_others_waiting(desk: Desk) -> None:
+    for _ in range(3):
+        desk.add(1)
+    desk.add(2)
+    assert [desk.serve().client for _ in range(4)] == [1, 2, 1, 1]
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=32))
+def test_no_client_gets_its_nth_turn_before_anothers_turn_before(arrivals: list[int]) -> None:
+    desk = Desk()
+    for client in arrivals:
+        desk.add(client)
+    served: dict[int, int] = dict.fromkeys(set(arrivals), 0)
+    left = {client: arrivals.count(client) for client in set(arrivals)}
+    for _ in arrivals:
+        client = desk.serve().client
+        served[client] += 1
+        left[client] -= 1
+        waiting = [other for other in left if left[other]]
+        assert all(served[client] <= served[other] + 1 for other in waiting)
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.sampled_from("ab")), max_size=20))
+def test_places_tell_the_order_that_is_then_served(arrivals: list[tuple[int, str]]) -> None:
+    desk = Desk()
+    for client, model in arrivals:
+        desk.add(client, model)
+    order = desk.queue.order(desk.now, desk.resident, desk.since)
+    assert len(order) == len(arrivals)
+    if order:
+        assert desk.next() == order[0]
+
+
+def test_the_queue_is_bounded(desk: Desk) -> None:
+    for number in range(SETTINGS.queue_limit):
+        desk.add(number)
+    with pytest.raises(QueueFull) as caught:
+        desk.add(99)
+    assert caught.value.position == SETTINGS.queue_limit + 1
+
+
+def test_warm_and_fill_never_fill_the_queue_up_for_turns(desk: Desk) -> None:
+    for number in range(SETTINGS.queue_limit):
+        desk.add(number, kind="warm")
+    turn = desk.add(99)
+    assert desk.next() == turn
+
+
+def test_turns_go_before_fill_and_fill_before_warm(desk: Desk) -> None:
+    desk.add(1, kind="warm")
+    desk.add(2, kind="fill")
+    desk.add(3)
+    assert [desk.serve().kind for _ in range(3)] == ["turn", "fill", "warm"]
+
+
+def test_a_ticket_past_its_deadline_is_taken_out(desk: Desk) -> None:
+    late = desk.add(1)
+    assert desk.queue.expired(desk.now + 119) == []
+    assert desk.queue.expired(desk.now + 120) == [late]
+    assert len(desk.queue) == 0
+
+
+def test_a_client_that_goes_leaves_nothing(desk: Desk) -> None:
+    gone = desk.add(1)
+    stays = desk.add(2)
+    desk.queue.hold(1, "client 1", "a", "run", desk.now)
+    assert desk.queue.drop_client(1) == [gone]
+    assert desk.queue.holds(desk.now) == []
+    assert desk.queue.waiting == [stays]
+
+
+def test_on_busy_cancel_goes_first(desk: Desk) -> None:
+    desk.add(1)
+    front = desk.add(2, "b", front=True)
+    assert desk.next() == front
+
+
+# --- two models --------------------------------------------------------------------------------
+
+
+def test_turns_of_the_resident_model_run_before_a_switch(desk: Desk) -> None:
+    switch = desk.add(1, "b")
+    here = desk.add(2, "a")
+    assert [desk.serve(), desk.serve()] == [here, switch]
+
+
+def test_a_switch_waits_no_longer_than_the_affinity_bound(desk: Desk) -> None:
+    switch = desk.add(1, "b")
+    for _ in range(29):
+        desk.now += 1.0
+        desk.add(2, "a")
+        assert desk.serve().model == "a"
+    desk.now += 1.0
+    desk.add(2, "a")
+    assert desk.next() == switch
+
+
+def test_the_bound_grows_with_the_load_time_of_the_waiting_model(desk: Desk) -> None:
+    desk.add(1, "b", load_seconds=9.0)
+    desk.add(2, "a")
+    desk.now += 89.0
+    assert desk.next() is not None
+    assert desk.next().model == "a"  # type: ignore[union-attr]
+    desk.now += 1.0
+    assert desk.next().model == "b"  # type: ignore[union-attr]
+
+
+def test_the_bound_counts_from_the_arrival_of_the_resident_model(desk: Desk) -> None:
+    """Else tickets that waited for long would switch back at once: two editors would thrash."""
+    desk.add(1, "b")
+    desk.now += 100.0
+    desk.resident, desk.since = resolved("c"), desk.now
+    here = desk.add(2, "c")
+    assert desk.next() == here
+
+
+def test_two_editors_with_two_models_alternate_in_batches(desk: Desk) -> None:
+    """Each turn takes 4 s and each editor sends its next one at once: 10 turns each."""
+    left = {1: 10, 2: 10}
+    models = {1: "a", 2: "b"}
+    switches = 0
+    for client in left:
+        desk.add(client, models[client])
+    finished = 0
+    while finished < 20:
+        before = desk.resident
+        ticket = desk.serve()
+        switches += desk.resident != before
+        desk.now += 4.0
+        finished += 1
+        left[ticket.client] -= 1
+        if left[ticket.client]:
+            desk.add(ticket.client, models[ticket.client])
+    assert left == {1: 0, 2: 0}
+    assert switches <= 3  # 20 turns of 4 s in batches of about 30 s
+
+
+def test_a_hold_keeps_the_switch_of_another_waiting(desk: Desk) -> None:
+    desk.queue.hold(2, "client 2", "a", "run", desk.now)
+    switch = desk.add(1, "b")
+    assert desk.next() is None
+    assert desk.queue.next_moment(desk.now, desk.resident, desk.since) == desk.now + SETTINGS.hold_ttl
+    desk.now += SETTINGS.hold_ttl
+    assert desk.next() == switch
+
+
+def test_a_hold_that_is_renewed_yields_at_the_affinity_bound(desk: Desk) -> None:
+    switch = desk.add(1, "b")
+    waited = 0.0
+    while desk.next() is None or waited == 0.0:
+        desk.queue.hold(2, "client 2", "a", "run", desk.now)
+        desk.now += 5.0
+        waited += 5.0
+        assert waited <= SETTINGS.affinity_bound
+    assert desk.next() == switch
+    assert waited == SETTINGS.affinity_bound
+
+
+def test_a_clients_own_hold_does_not_keep_its_own_switch_waiting(desk: Desk) -> None:
+    desk.queue.hold(1, "client 1", "a", "run", desk.now)
+    switch = desk.add(1, "b")
+    assert desk.next() == switch
+
+
+def test_a_released_hold_is_over(desk: Desk) -> None:
+    desk.queue.hold(2, "client 2", "a", "run", desk.now)
+    desk.queue.release(2, "run")
+    switch = desk.add(1, "b")
+    assert desk.next() == switch
+
+
+def test_a_load_under_way_counts_as_its_model(desk: Desk) -> None:
+    desk.resident = asked("b")
+    desk.add(1, "a")
+    here = desk.add(2, "b")
+    assert desk.next() == here
+
+
+# --- consent -----------------------------------------------------------------------------------
+
+
+def users_of(desk: Desk, uses: Uses, client: int) -> list[str]:
+    return uses.in_use_by(client, desk.now, desk.queue, resolved("a"))
+
+
+def test_only_others_that_used_it_within_a_minute_are_asked_for(desk: Desk) -> None:
+    uses = Uses(SETTINGS)
+    uses.used(1, "Zed", desk.now)
+    uses.used(2, "VS Code", desk.now - 61)
+    assert users_of(desk, uses, 3) == ["Zed"]
+    assert users_of(desk, uses, 1) == []
+    desk.now += 60
+    assert users_of(desk, uses, 3) == []
+
+
+def test_holders_and_waiters_are_asked_for(desk: Desk) -> None:
+    uses = Uses(SETTINGS)
+    desk.queue.hold(1, "Zed", "a", "run", desk.now)
+    desk.add(2, "a")
+    desk.add(4, "b")
+    assert users_of(desk, uses, 3) == ["Zed", "client 2"]
+
+
+def test_a_model_that_has_gone_has_no_users(desk: Desk) -> None:
+    uses = Uses(SETTINGS)
+    uses.used(1, "Zed", desk.now)
+    uses.forget()
+    assert users_of(desk, uses, 3) == []
