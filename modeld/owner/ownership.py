@@ -16,6 +16,7 @@ import anyio.to_thread
 import msgspec
 
 from modeld.owner import predecessor
+from modeld.store.database import StoreBusy
 from shared.clock import Clock, SystemClock
 from shared.errors import ModeldError, NotOwner
 from shared.lease import disk, files, identity, policy, presence
@@ -93,7 +94,7 @@ class Ownership:
         self._changed = anyio.Event()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._standby = _Standby()
-        self._before = ""
+        self._before: LeaseRecord | None = None
         self._left: Worker | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -265,7 +266,7 @@ class Ownership:
 
     def _begin(self, taken: Taken) -> None:
         keeper = Keeper(self._folder, taken, self._clock, self._from_keeper)
-        self._before = taken.before.instance if taken.before is not None else ""
+        self._before = taken.before
         self._left = taken.record.worker
         self._keeper = keeper
         keeper.start()
@@ -283,7 +284,7 @@ class Ownership:
         if keeper is None or self._epoch is not None:
             return
         number = keeper.record.epoch
-        await anyio.to_thread.run_sync(self._store.take_over, self.instance, number, abandon_on_cancel=True)
+        await anyio.to_thread.run_sync(self._open_store, number, abandon_on_cancel=True)
         if self._left is not None:
             watchdog = policy.validity(self._ttl)
             await anyio.to_thread.run_sync(predecessor.clear, self._left, self._me, watchdog, abandon_on_cancel=True)
@@ -291,8 +292,17 @@ class Ownership:
             self._left = None
         if keeper.state == "lost":
             raise NotOwner(owner=None)
-        self._epoch = Epoch(number=number, instance=self.instance, before=self._before)
+        before = self._before.instance if self._before is not None else ""
+        self._epoch = Epoch(number=number, instance=self.instance, before=before)
         self._tell("acquired")
+
+    def _open_store(self, number: int) -> None:
+        try:
+            self._store.take_over(self.instance, number)
+        except StoreBusy:
+            if self._before is None or not predecessor.evict(self._before.identity, self._me):
+                raise
+            self._store.take_over(self.instance, number)
 
     async def _write_worker(self, worker: Worker | None) -> None:
         keeper = self._keeper

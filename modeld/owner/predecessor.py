@@ -1,4 +1,4 @@
-"""Making sure that the last owner's worker is gone before this owner loads anything. Blocking."""
+"""What an owner left behind: its worker is seen gone before the next one loads anything. Blocking."""
 
 from __future__ import annotations
 
@@ -31,20 +31,37 @@ def clear(worker: Worker, me: Identity, watchdog: float) -> None:
         time.sleep(watchdog)
         return
     _kill(worker.pid)
+    if not _gone(worker):
+        raise DeviceBusy(holder=f"the last owner's worker (pid {worker.pid}), which does not end")
+
+
+def evict(owner: Identity, me: Identity) -> bool:
+    """End the last owner itself, which has no lease any more, stands still, and keeps the database locked.
+
+    A process stopped in the middle of a transaction holds its lock for as long as it is stopped, and no
+    human should have to find it. False where it is not surely that process, or is this one.
+    """
+    if owner.pid == me.pid or not policy.can_prove(owner, me) or not _is_same(owner):
+        return False
+    _kill(owner.pid)
+    return _gone(owner)
+
+
+def _gone(process: Identity) -> bool:
     deadline = time.monotonic() + KILL_WAIT
     while time.monotonic() < deadline:
-        if liveness(worker.pid, worker.start_token) == "gone":
-            return
+        if liveness(process.pid, process.start_token) == "gone":
+            return True
         time.sleep(_POLL)
-    raise DeviceBusy(holder=f"the last owner's worker (pid {worker.pid}), which does not end")
+    return False
 
 
 def _seen(worker: Worker, me: Identity) -> policy.Liveness:
     return liveness(worker.pid, worker.start_token) if policy.can_prove(worker, me) else "unknown"
 
 
-def _is_same(worker: Worker) -> bool:
-    return liveness(worker.pid, worker.start_token) == "alive"
+def _is_same(process: Identity) -> bool:
+    return liveness(process.pid, process.start_token) == "alive"
 
 
 def _kill(pid: int) -> None:

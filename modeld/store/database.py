@@ -23,10 +23,15 @@ _READ_ONLY_CODES = frozenset({3, 8, 14, 23})  # PERM, READONLY, CANTOPEN, AUTH
 _BUSY_CODES = frozenset({5, 6})
 _FULL_CODE = 13
 _CORRUPT_CODES = frozenset({11, 26})
+_BUSY_HINT = "another process keeps the database locked; see `modeld doctor`"
 
 
 class StoreUnknown(RootUnusable):
     """The database cannot be read now. What it holds is unknown, which is not the same as nothing."""
+
+
+class StoreBusy(StoreUnknown):
+    """Another process keeps the database locked, longer than any transaction of ours lasts."""
 
 
 class Corrupt(ModeldError):
@@ -41,7 +46,7 @@ def open_owner(path: Path) -> tuple[sqlite3.Connection, str]:
     """Open for writing, migrated; a corrupt file is set aside and a new one made.
 
     Gives the connection (usable from any one thread at a time) and a message for people, or "".
-    Raises RootUnusable, DiskFull.
+    Raises RootUnusable (StoreBusy while another process holds it), DiskFull.
     """
     try:
         return _open_sound(path), ""
@@ -77,21 +82,23 @@ def unknown(error: sqlite3.Error, path: Path) -> NoReturn:
     if _code(error) in _CORRUPT_CODES:
         raise Corrupt(path=str(path), reason=str(error)) from error
     uid, mode = disk.owner_of(path)
+    if _code(error) in _BUSY_CODES:
+        raise StoreBusy(path=str(path), uid=uid, mode=mode, hint=_BUSY_HINT) from error
     raise StoreUnknown(path=str(path), uid=uid, mode=mode, hint=f"the database cannot be read now: {error}") from error
 
 
 def explain(error: sqlite3.Error, path: Path) -> NoReturn:
-    """Raise what a failed write means: DiskFull, Corrupt or RootUnusable."""
+    """Raise what a failed write means: DiskFull, Corrupt, StoreBusy or RootUnusable."""
     code = _code(error)
     uid, mode = disk.owner_of(path)
     if code == _FULL_CODE:
         raise DiskFull(path=str(path), needed_bytes=1024 * 1024, uid=uid, mode=mode, hint=str(error)) from error
     if code in _CORRUPT_CODES:
         raise Corrupt(path=str(path), reason=str(error)) from error
-    hint = str(error)
     if code in _BUSY_CODES:
-        hint = "another process holds the database; see `modeld doctor`"
-    elif code in _READ_ONLY_CODES:
+        raise StoreBusy(path=str(path), uid=uid, mode=mode, hint=_BUSY_HINT) from error
+    hint = str(error)
+    if code in _READ_ONLY_CODES:
         hint = f"{error}; it must be writable by this user, or set MODELD_DATA_ROOT"
     raise RootUnusable(path=str(path), uid=uid, mode=mode, hint=hint) from error
 

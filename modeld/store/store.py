@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio.to_thread
 
 from modeld.store import database, tables
-from modeld.store.database import Corrupt
+from modeld.store.database import Corrupt, StoreBusy
 from modeld.store.rows import AuditRow, Footprint, Recovered, TurnRow, WorkspaceLease
 from modeld.store.writer import Writer
 from shared.clock import Clock, SystemClock
@@ -47,16 +47,19 @@ class Store:
     # --- ownership (see modeld.owner.ownership.Coordination) ---
 
     def stored_epoch(self) -> int:
-        """The highest epoch that ever wrote here; 0 without a file or with a corrupt one. Raises StoreUnknown."""
+        """The highest epoch that ever wrote here; 0 without a file, or with a corrupt or locked one.
+
+        The lease files keep the order then. Raises StoreUnknown.
+        """
         try:
             return self._read(tables.stored_epoch, 0)
-        except Corrupt:
-            return 0  # the next owner sets it aside; the lease files keep the order meanwhile
+        except (Corrupt, StoreBusy):
+            return 0
 
     def take_over(self, instance: str, epoch: int) -> None:
         """Open for writing and make the owner row; see `recovered`. Blocking.
 
-        Raises NotOwner, RootUnusable, DiskFull.
+        Raises NotOwner, RootUnusable (StoreBusy while another process holds it), DiskFull.
         """
         if self._owner == (instance, epoch):
             return

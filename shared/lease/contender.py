@@ -97,7 +97,7 @@ class Contender:
             acquired=now,
             renewed=now,
             expires=now + ttl,
-            sequence=1,
+            sequence=policy.CLAIMED,
             ttl=ttl,
             meta=meta,
             worker=_worker_left(judged),
@@ -109,19 +109,21 @@ class Contender:
             self._withdraw(record)
             return None
         crash_point("acquire.confirmed")
+        record = msgspec.structs.replace(record, sequence=policy.CLAIMED + 1)
+        self.folder.rewrite(record)
         self.folder.copy_for_people(record)
         return Taken(record=record, started=started, before=judged.record if judged is not None else None)
 
     def _confirmed(self, record: LeaseRecord, judged: Sighting | None) -> bool:
         epochs = self.folder.epochs()
         if judged is None or judged.epoch == 0:
-            return epochs == [record.epoch]
+            return policy.confirmed(record.epoch, epochs, None, None)
         return policy.confirmed(record.epoch, epochs, judged.mark, self.folder.mark(judged.epoch))
 
     def _withdraw(self, record: LeaseRecord) -> None:
-        """Let go of an epoch that was created but never used."""
+        """Say of an epoch that was created that it is not used. It stays a claim: see policy.judge."""
         released = Released(reason="withdrawn", at=self._clock.wall())
-        self.folder.rewrite(msgspec.structs.replace(record, released=released, sequence=record.sequence + 1))
+        self.folder.rewrite(msgspec.structs.replace(record, released=released))
 
 
 def _worker_left(judged: Sighting | None) -> Worker | None:

@@ -6,7 +6,7 @@ costs one look-up. The lease has these labels, in the order an ownership meets t
 
     acquire.judged     the last owner counts as gone, nothing is written
     acquire.created    the epoch's file exists, nothing is confirmed
-    acquire.confirmed  the lease is ours, nobody was told
+    acquire.confirmed  the lease is ours, the record does not say so yet
     worker.named       the lease names the worker
     renew.before       a renewal is due
     renew.written      the renewal is written, its listing is to come

@@ -18,6 +18,8 @@ Liveness = Literal["alive", "gone", "unknown"]
 TenureState = Literal["valid", "frozen", "lost", "released"]
 
 LEAST_MARGIN = 0.25
+#: The sequence of a record whose author has not yet confirmed that the lease is its own.
+CLAIMED = 0
 
 
 def margin(ttl: float) -> float:
@@ -116,11 +118,15 @@ def death_proven(other: Identity, me: Identity, liveness: Liveness) -> bool:
 
 
 def judge(sighting: Sighting | None, unmoved: float, me: Identity, liveness: Liveness, usual_ttl: float) -> Standing:
-    """What the highest lease file means for a contender. `usual_ttl` serves where no record says it."""
+    """What the highest lease file means for a contender. `usual_ttl` serves where no record says it.
+
+    A claim that was never confirmed gives no short cut, whether its author died or withdrew: below it
+    the owner before it may still be valid, until it next lists.
+    """
     if sighting is None:
         return "none"
     record = sighting.record
-    if record is not None:
+    if record is not None and record.sequence > CLAIMED:
         if record.released is not None:
             return "released"
         if death_proven(record.identity, me, liveness):
@@ -151,13 +157,15 @@ def was_crash(standing: Standing, record: LeaseRecord | None) -> bool:
 
 
 def confirmed(mine: int, epochs: list[int], judged: Mark | None, now_seen: Mark | None) -> bool:
-    """After creating epoch `mine`: is it still the highest, and has nothing moved since the judgement?
+    """After creating epoch `mine`: does it follow the judged one directly, and has that one not moved?
 
-    The second half meets an owner that thawed while the contender was paused between its judgement
-    and its creation: the owner writes and then lists, the contender creates and then reads, so at
-    least one of the two sees the other.
+    An epoch in between belongs to a contender that knew of another floor. A moved mark is an owner
+    that thawed while the contender was paused between its judgement and its creation: the owner
+    writes and then lists, the contender creates and then reads, so at least one sees the other.
     """
-    return max(epochs, default=0) == mine and judged == now_seen
+    newest = sorted(epochs)[-2:]
+    expected = [judged.epoch, mine] if judged is not None and judged.epoch else [mine]
+    return newest == expected and (judged is None or judged.epoch == 0 or judged == now_seen)
 
 
 # --- the owner's side --------------------------------------------------------------------------

@@ -72,6 +72,7 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
 class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One ownership. `sequence` rises with each write; `ttl` in seconds; times in wall seconds.
 
+    Sequence 0 is a claim that its author has not confirmed yet.
     `worker` is the owner's own, or one that it took over from the last owner and has not seen gone.
     `meta` is opaque to the lease (see Meta for what modeld puts there).
     """

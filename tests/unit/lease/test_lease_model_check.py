@@ -1,0 +1,99 @@
+"""No interleaving of contenders gives two owners, and the check would notice if one did."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+
+from lease_model import Bounds, Model, Rules, acting, explore
+from shared.lease import policy
+from shared.lease.policy import Mark, Sighting, Standing, Tenure
+from shared.lease.record import Identity
+
+pytestmark = pytest.mark.unit
+
+TWO = Bounds(processes=2, epochs=2, whole_looks=True)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        pytest.param(TWO, id="two contenders, one crash"),
+        pytest.param(Bounds(processes=2, epochs=2, crashes=0), id="a pause between listing and reading"),
+        pytest.param(Bounds(processes=3, epochs=2, renewals=0, whole_looks=True), id="three contenders, one crash"),
+        pytest.param(
+            Bounds(processes=2, epochs=3, crashes=0, renewals=0, floors=(0, 1), whole_looks=True),
+            id="contenders that know different floors",
+        ),
+    ],
+)
+def test_no_interleaving_gives_two_owners(bounds: Bounds) -> None:
+    states, story = explore(Model(bounds), most=300_000)
+    assert story is None, "\n".join(story)
+    assert states > 1000
+
+
+@pytest.mark.timeout(120)
+def test_long_random_walks_of_three_contenders_give_one_owner_at_most() -> None:
+    model = Model(Bounds(processes=3, epochs=7, crashes=2, renewals=3))
+    owners = 0
+    for seed in range(150):
+        chance = random.Random(seed)
+        state, told = model.start(), []
+        for _ in range(250):
+            tick, *moves = model.steps(state)
+            live = [move for move in moves if not move[0].endswith("crash")]
+            choice = moves if chance.random() < 0.02 else live
+            label, state = chance.choice(choice) if choice and chance.random() < 0.8 else tick
+            told.append(label)
+            assert len(acting(state)) <= 1, f"seed {seed}: {told}"
+        owners += max((epoch for epoch, _ in state.files), default=0)
+    assert owners > 300  # the walks do get somewhere
+
+
+def _unmoved_is_enough(mine: int, epochs: list[int], judged: Mark | None, now_seen: Mark | None) -> bool:
+    return policy.confirmed(mine, epochs, judged, judged)
+
+
+def _highest_is_enough(mine: int, epochs: list[int], judged: Mark | None, now_seen: Mark | None) -> bool:
+    return max(epochs) == mine and judged == now_seen
+
+
+def _no_second_listing(mine: int, epochs: list[int], judged: Mark | None, now_seen: Mark | None) -> bool:
+    return True
+
+
+def _from_the_end_of_the_write(tenure: Tenure, started: float, finished: float, *, higher: bool) -> Tenure:
+    return policy.wrote(tenure, finished, finished, higher=higher)
+
+
+def _blind_to_successors(tenure: Tenure, started: float, finished: float, *, higher: bool) -> Tenure:
+    return policy.wrote(tenure, started, finished, higher=False)
+
+
+def _without_margin(
+    sighting: Sighting | None, unmoved: float, me: Identity, liveness: policy.Liveness, usual: float
+) -> Standing:
+    return policy.judge(sighting, unmoved + 3.0, me, liveness, usual)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("rules", "bounds"),
+    [
+        pytest.param(Rules(confirmed=_unmoved_is_enough), TWO, id="a thawed owner is not noticed"),
+        pytest.param(Rules(confirmed=_no_second_listing), msgspec.structs.replace(TWO, floors=(0, 1)), id="no listing"),
+        pytest.param(
+            Rules(confirmed=_highest_is_enough), msgspec.structs.replace(TWO, floors=(0, 1)), id="highest is enough"
+        ),
+        pytest.param(Rules(wrote=_from_the_end_of_the_write), TWO, id="validity from the end of the write"),
+        pytest.param(Rules(wrote=_blind_to_successors), TWO, id="a renewal that does not list"),
+        pytest.param(Rules(judge=_without_margin), TWO, id="a contender in a hurry"),
+    ],
+)
+def test_the_check_finds_the_fault_in_a_weaker_protocol(rules: Rules, bounds: Bounds) -> None:
+    _, story = explore(Model(bounds, rules), most=300_000)
+    assert story is not None
