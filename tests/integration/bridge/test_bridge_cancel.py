@@ -7,6 +7,8 @@ from typing import Any
 import anyio
 import pytest
 from bridge_fakes import Bench, Emit, FakeDaemon, bridge, result, running, says
+
+from counts import scaled
 from shared.protocol import api
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
@@ -18,9 +20,9 @@ EVENTS: list[api.Event] = [
     api.Prefix(reused=0, total=4000),
     *[api.Prefill(done=part * 500, total=4000) for part in range(9)],
     api.Thinking(),
-    *[api.ReasoningDelta(text=f"thought {part} ") for part in range(20)],
+    *[api.ReasoningDelta(text=f"thought {part} ") for part in range(scaled(60))],
     api.Generating(),
-    *[api.TextDelta(text=f"word {part} ") for part in range(60)],
+    *[api.TextDelta(text=f"word {part} ") for part in range(scaled(120))],
 ]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from bridge_fakes import Bench, bridge, row, running, says
+
 from shared.errors import ModeldError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]

@@ -1,0 +1,250 @@
+"""The daemon goes, comes back, changes hands, or hangs: what the picker shows and what a prompt gets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+from bridge_fakes import Bench, FakeDaemon, bridge, row, running, says
+
+from acp_bridge.daemon.locate import Detection
+from acp_bridge.models import Advertised
+from shared.errors import ModeldError, NotOwner
+from shared.protocol import api
+from shared.protocol.requests import Call
+
+pytestmark = [pytest.mark.anyio, pytest.mark.integration]
+
+RESTARTING = Detection(state="restarting", last_seen=1.0)
+STOPPED = Detection(state="not_running", last_seen=1.0, stopped=True)
+
+
+def quick(bench: Bench, **more: Any) -> None:
+    """Half a second is long for a test."""
+    bench.settings = msgspec.structs.replace(bench.settings, away_check=0.02, **more)
+
+
+async def test_a_prompt_in_the_gap_is_served_when_the_daemon_is_back(bench: Bench) -> None:
+    quick(bench)
+    bench.records.detection = RESTARTING
+    async with bridge(bench) as client:
+        await client.initialize()
+        session = await client.new()
+        async with anyio.create_task_group() as group:
+
+            async def prompt() -> None:
+                assert (await client.prompt(session, "hi"))["stopReason"] == "end_turn"
+
+            group.start_soon(prompt)
+            await client.wait_for(lambda: "Waiting for modeld" in str(client.updates))
+            daemon = FakeDaemon(bench.folder / "run")
+            bench.attach(daemon)
+            group.start_soon(daemon.serve)
+            await client.wait_for(lambda: client.text() == "Hello world")
+            group.start_soon(_close_later, daemon, client)
+
+
+async def _close_later(daemon: FakeDaemon, client: Any) -> None:
+    await client.wait_for(lambda: "usage_update" in client.kinds())
+    await anyio.lowlevel.checkpoint()
+    daemon.close()
+
+
+async def test_a_gap_that_does_not_end_is_one_retryable_line(bench: Bench) -> None:
+    quick(bench, gap_wait=0.1)
+    bench.records.detection = RESTARTING
+    async with bridge(bench) as client:
+        await client.initialize()
+        session = await client.new()
+        with pytest.raises(ModeldError) as refused:
+            await client.prompt(session, "hi")
+        assert refused.value.kind == "daemon_restarting"
+        assert refused.value.retryable
+
+
+async def test_after_a_stop_nobody_waits(bench: Bench) -> None:
+    quick(bench, gap_wait=1000.0)
+    bench.records.detection = STOPPED
+    async with bridge(bench) as client:
+        await client.initialize()
+        session = await client.new()
+        with anyio.fail_after(5):
+            with pytest.raises(ModeldError) as refused:
+                await client.prompt(session, "hi")
+        assert refused.value.kind == "daemon_not_running"
+        assert not [kind for kind in client.kinds() if kind == "tool_call"]
+
+
+async def test_a_cancel_in_the_gap(bench: Bench) -> None:
+    quick(bench, gap_wait=1000.0)
+    bench.records.detection = RESTARTING
+    async with bridge(bench) as client:
+        await client.initialize()
+        session = await client.new()
+        async with anyio.create_task_group() as group:
+
+            async def prompt() -> None:
+                assert (await client.prompt(session, "hi"))["stopReason"] == "cancelled"
+
+            group.start_soon(prompt)
+            await client.wait_for(lambda: "Waiting for modeld" in str(client.updates))
+            client.notify("session/cancel", {"sessionId": session})
+
+
+async def test_a_daemon_killed_in_a_turn_is_typed_and_the_next_turn_works(bench: Bench) -> None:
+    quick(bench, gap_wait=5.0)
+    async with anyio.create_task_group() as group:
+        first, second = FakeDaemon(bench.folder / "run", "aaaaaaaa-1"), FakeDaemon(bench.folder / "run", "bbbbbbbb-2")
+        bench.attach(first)
+        group.start_soon(first.serve)
+        async with bridge(bench) as client:
+            await client.initialize()
+            session = await client.new()
+
+            async def dies(params: api.TurnParams, emit: Any, cancelled: anyio.Event) -> api.TurnResult:
+                emit(api.TextDelta(text="half"))
+                await first.peers[-1].drain()
+                bench.records.detection = RESTARTING
+                first.close()
+                await anyio.sleep_forever()
+                raise AssertionError
+
+            first.script = dies
+            with pytest.raises(ModeldError) as failed:
+                await client.prompt(session, "hi")
+            assert failed.value.kind == "daemon_restarting"
+            bench.attach(second)
+            group.start_soon(second.serve)
+            assert (await client.prompt(session, "again"))["stopReason"] == "end_turn"
+            assert second.turns[0].fence == second.instance
+            second.close()
+
+
+async def test_a_call_to_who_no_longer_owns_goes_to_the_owner_once(bench: Bench) -> None:
+    quick(bench)
+    async with anyio.create_task_group() as group:
+        old, new = FakeDaemon(bench.folder / "run", "aaaaaaaa-1"), FakeDaemon(bench.folder / "run", "bbbbbbbb-2")
+        bench.attach(old)
+        group.start_soon(old.serve)
+        group.start_soon(new.serve)
+        async with bridge(bench) as client:
+            await client.initialize()
+            session = await client.new()
+            await client.prompt(session, "hi")
+
+            async def lost(call: Call) -> Any:
+                bench.attach(new)
+                raise NotOwner(owner={"instance": new.instance, "endpoint": new.target.address})
+
+            old.answers["session/turn"] = lost
+            assert (await client.prompt(session, "again"))["stopReason"] == "end_turn"
+            before = len(old.methods)
+            await client.prompt(session, "and again")
+            assert len(old.methods) == before, "nothing is sent to who does not own"
+            assert len(new.turns) == 2
+        old.close()
+        new.close()
+
+
+async def test_owners_that_keep_changing_end_in_an_error(bench: Bench) -> None:
+    async with running(bench) as daemon, bridge(bench) as client:
+        quick(bench)
+
+        async def never(call: Call) -> Any:
+            raise NotOwner(owner=None)
+
+        daemon.answers["session/turn"] = never
+        await client.initialize()
+        session = await client.new()
+        with pytest.raises(ModeldError) as refused:
+            await client.prompt(session, "hi")
+        assert refused.value.kind == "daemon_restarting"
+
+
+async def test_a_hung_daemon_is_a_typed_error_within_the_dial_time(bench: Bench) -> None:
+    quick(bench, dial_timeout=0.1)
+    async with running(bench) as daemon, bridge(bench) as client:
+        daemon.hung = True
+        await client.initialize()
+        session = await client.new()
+        with pytest.raises(ModeldError) as refused:
+            await client.prompt(session, "hi")
+        assert refused.value.kind == "daemon_unreachable"
+        assert "does not answer" in refused.value.message
+
+
+async def test_a_miss_heals_once_and_never_by_another_model(bench: Bench) -> None:
+    bench.inventory.advertised = Advertised(rows=(row("alpha"),))
+    async with running(bench) as daemon, bridge(bench) as client:
+        await client.initialize()
+        session = await client.new()
+        await client.request("session/set_config_option", {"sessionId": session, "configId": "model", "value": "alpha"})
+        bench.inventory.advertised = Advertised(rows=(row("beta"),))
+        bench.core.models.touch()
+        with pytest.raises(ModeldError) as missing:
+            await client.prompt(session, "hi")
+        assert missing.value.kind == "no_satisfactory_model"
+        assert daemon.turns == []
+        assert bench.inventory.refreshed == 1
+        bench.inventory.on_refresh = lambda: setattr(
+            bench.inventory, "advertised", Advertised(rows=(row("alpha"), row("beta")))
+        )
+        daemon.push()
+        bench.core.models._heal._last = None
+        assert (await client.prompt(session, "hi"))["stopReason"] == "end_turn"
+        assert bench.inventory.refreshed == 2
+        assert daemon.turns[0].model == "alpha"
+
+
+async def test_the_picker_is_pushed_when_models_come_and_go(bench: Bench) -> None:
+    async with running(bench), bridge(bench) as client:
+        await client.initialize()
+        await client.new()
+        await client.wait_for(lambda: "available_commands_update" in client.kinds())
+        bench.inventory.advertised = Advertised(rows=(row("gamma"),))
+        bench.inventory.changed()
+        await client.wait_for(lambda: "gamma" in str(client.updates))
+        assert client.kinds().count("config_option_update") == 1
+
+
+async def test_what_does_not_fit_is_left_out_whole_and_said(bench: Bench) -> None:
+    from bridge_fakes import active
+
+    async with running(bench) as daemon, bridge(bench) as client:
+        daemon.status = msgspec.structs.replace(daemon.status, active=active("alpha", 400))
+        daemon.script = says("answer " * 40)
+        await client.initialize()
+        session = await client.new()
+        for number in range(3):
+            daemon.count = api.CountResult(each=[50] * (number * 2 + 1), total=50 * (number * 2 + 1) + 10)
+            await client.prompt(session, f"question {number} " + "x" * 400)
+        daemon.count = api.CountResult(each=[50] * 7, total=360)
+        await client.prompt(session, "last " + "x" * 400)
+        sent = daemon.turns[-1].messages
+        assert sent[0]["role"] == "user"
+        assert len(sent) == 3
+        assert "The first 4 messages" in client.text()
+        assert "question 0" in str(daemon.turns[0].messages)
+
+
+async def test_a_message_larger_than_the_window_says_the_numbers(bench: Bench) -> None:
+    from shared.errors import ContextOverflow
+
+    async with running(bench) as daemon, bridge(bench) as client:
+
+        async def refuse(params: api.TurnParams, emit: Any, cancelled: anyio.Event) -> api.TurnResult:
+            raise ContextOverflow(context=400, resident=0, additional=900)
+
+        daemon.script = refuse
+        daemon.count = api.CountResult(each=[900], total=900)
+        await client.initialize()
+        session = await client.new()
+        with pytest.raises(ModeldError) as refused:
+            await client.prompt(session, "x")
+        assert refused.value.kind == "context_overflow"
+        assert refused.value.additional == 900
+        daemon.script = says("fine")
+        await client.prompt(session, "short")
+        assert daemon.turns[-1].messages == [{"role": "user", "content": "short"}]
