@@ -55,10 +55,10 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         if self.verdict == "unknown":
             return "size not known yet"
         if self.verdict == "fits":
-            return f"fits with context {self.num_ctx:,} ({need} of {free})"
+            return f"fits with context {self.num_ctx:,} (estimate: {need} of {free})"
         if self.verdict == "fits_smaller":
-            return f"fits with context {self.num_ctx:,} only ({need} of {free})"
-        return f"does not fit: {need} needed, {free} free after the reserve"
+            return f"fits with context {self.num_ctx:,} only (estimate: {need} of {free})"
+        return f"does not fit (estimate: {need} needed, {free} free after the reserve)"
 
 
 def weights_bytes(facts: Facts) -> int:

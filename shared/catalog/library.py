@@ -207,11 +207,11 @@ class Library:
     # --- the scanner ---------------------------------------------------------------------------
 
     def _run(self) -> None:
-        self._load_cached()
         while True:
             with self._lock:
                 ticket = self._requested
             try:
+                self._load_cached()
                 self._pass(ticket)
             except Exception as error:  # a scanner that died silently would look like an empty disk
                 self._note(f"the library could not be read: {type(error).__name__}: {error}")
@@ -298,14 +298,26 @@ class Library:
             listeners = list(self._listeners) if changed else []
             self._changed.notify_all()
         for listener in listeners:
-            listener()
+            try:
+                listener()
+            except Exception as error:  # one that fails must not stop the scan or the others
+                self._note(f"a listener of the library failed: {type(error).__name__}: {error}")
 
     def _save(self) -> None:
         """Write the cache when something changed, with what other processes learnt in the meantime."""
         stored = cachefile.read(self._root.library_cache)
         with self._lock:
-            files = cachefile.merged(self._records, stored.files)
-            self._records = files
+            ours = dict(self._records)
+        files = cachefile.merged(ours, stored.files)  # looks at the disk, so without the lock
+        with self._lock:
+            for path in ours.keys() | files.keys():
+                if self._records.get(path) is not ours.get(path):
+                    continue  # read anew meanwhile
+                if path in files:
+                    self._records[path] = files[path]
+                else:
+                    del self._records[path]
+            files = dict(self._records)
             content = cachefile.CacheContent(files=files, last=list(self._last), names=dict(self._names))
         if content == stored:
             return

@@ -121,9 +121,13 @@ def _row(entry: ModelEntry, live: Live) -> LibraryRow:
         fim=entry.fim is not None,
         embedding_only=entry.embedding_only,
         parts=list(entry.parts),
-        reason=reason or live.fits.get(entry.name, ""),
+        reason=_with_fit(reason, live.fits.get(entry.name, "") if state == "not loaded" else ""),
         actions=list(ACTIONS[situation]),
     )
+
+
+def _with_fit(reason: str, fit: str) -> str:
+    return "; ".join(part for part in (reason, fit) if part)
 
 
 def _state(entry: ModelEntry, live: Live) -> tuple[RowState, str, str]:

@@ -232,6 +232,22 @@ def test_files_that_come_and_go(data_root: DataRoot, folder: Path) -> None:
     assert library.revision == revision + 1
 
 
+def test_a_listener_that_fails_disturbs_nobody(data_root: DataRoot, folder: Path) -> None:
+    put(folder / "one.gguf")
+    library = Library(data_root, Settings(model_folders=(str(folder),)), {"HOME": "/nowhere"})
+    heard = threading.Event()
+
+    def failing() -> None:
+        raise ValueError("no")
+
+    library.on_change(failing)
+    library.on_change(heard.set)
+    assert library.wait(WAIT)
+    assert heard.is_set()
+    assert names_of(library) == ["one"]
+    assert library.refresh(WAIT)
+
+
 def test_asking_for_rows_is_enough_to_see_a_new_file(data_root: DataRoot, folder: Path) -> None:
     clock = ManualClock()
     library = Library(data_root, Settings(model_folders=(str(folder),)), {"HOME": "/nowhere"}, clock)

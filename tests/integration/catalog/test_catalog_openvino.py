@@ -94,9 +94,10 @@ def test_first_rows_do_not_read_the_graph(tmp_path: Path) -> None:
 
 
 def test_what_genai_saves_from_a_gguf(tmp_path: Path) -> None:
-    info = '<rt_info><bos_token_id value="1" /><chat_template value="{{ &quot;a&lt;b&quot; }}&#10;" /><eos_token_id value="2" /></rt_info></net>'
+    told = {"bos_token_id": "1", "chat_template": "{{ &quot;a&lt;b&quot; }}&#10;", "eos_token_id": "2"}
+    info = "".join(f'<{key} value="{value}" />' for key, value in told.items())
     path = folder(tmp_path / "m", model=xml(layers=2), config=None)
-    (path / "openvino_tokenizer.xml").write_text(f"<net>{info}")
+    (path / "openvino_tokenizer.xml").write_text(f"<net><rt_info>{info}</rt_info></net>")
     facts = read_folder(str(path))
     assert facts.template == '{{ "a<b" }}\n'
     assert facts.kv == (KvSpan(2, 64, 96),)

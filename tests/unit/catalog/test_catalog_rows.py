@@ -164,9 +164,13 @@ def test_a_missing_engine_is_offered() -> None:
     assert row("a", live).actions == ["install_engine"]
 
 
-def test_fit_is_shown_where_nothing_else_is_to_say() -> None:
+def test_fit_is_shown_for_what_is_not_loaded() -> None:
     live = Live(serveable=LIVE, status=status("Empty"), fits={"a": "fits with context 8,192"})
     assert row("a", live).reason == "fits with context 8,192"
+    stopped = Live(serveable=PAST, fits={"a": "fits with context 8,192"})
+    assert row("a", stopped).reason == "stopped, start modeld; fits with context 8,192"
+    in_use = Live(serveable=LIVE, status=status("Busy", "a"), fits={"a": "fits with context 8,192"})
+    assert row("a", in_use).reason == "in use by Zed"
 
 
 @pytest.mark.parametrize(
