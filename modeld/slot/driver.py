@@ -378,10 +378,15 @@ class Slot:
 
     def _shares_load(self, work: Work) -> bool:
         """A load of what is being loaded already joins it, whoever began it."""
-        load = self.machine.state.load
-        if work.ticket.kind != "load" or load is None or work.ticket.wanted is None:
+        load, current = self.machine.state.load, self._current
+        if work.ticket.kind != "load" or work.ticket.wanted is None:
             return False
-        return fits(load.target, work.ticket.wanted)
+        if load is not None:
+            return fits(load.target, work.ticket.wanted)
+        # About to be loaded: its file and its memory are still being checked.
+        if current is None or current.stage != "preparing" or current.ticket.wanted is None:
+            return False
+        return fits(current.ticket.wanted, work.ticket.wanted)
 
     def _refusal(self, work: Work) -> ModeldError | None:
         """Why the work could not be done as things are now, permissions considered."""
