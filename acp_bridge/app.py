@@ -27,6 +27,7 @@ def make_core(root: DataRoot, settings: Settings) -> Core:
     from acp_bridge.daemon.records import Records, records_dialler
     from acp_bridge.inventory import RecordedInventory
     from acp_bridge.models import Models
+    from acp_bridge.providers.registry import Providers
     from acp_bridge.session.store import Claimant, Store
     from shared.clock import SystemClock
     from shared.lease import identity
@@ -54,6 +55,7 @@ def make_core(root: DataRoot, settings: Settings) -> Core:
         models=Models(RecordedInventory(root, settings, records), daemon, settings, clock),
         settings=settings,
         clock=clock,
+        providers=Providers(config_file()),
         claimant=lambda: Claimant(pid=pid, token=token, holder=name()),
     )
     faces.append(core)

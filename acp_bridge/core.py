@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from acp_bridge.doctor import findings, report_text
+from acp_bridge.doctor import findings, provider_findings, report_text
 from acp_bridge.failures import BadChoice, UnknownConversation
 from acp_bridge.picker import NOTHING, Picker, RemoteModel, build_picker
 from acp_bridge.resolve import checked_pick, resolve, resolve_healed
@@ -33,6 +33,7 @@ from shared.protocol import api
 if TYPE_CHECKING:
     from acp_bridge.daemon.client import Daemon
     from acp_bridge.models import Models
+    from acp_bridge.providers.registry import Providers
     from acp_bridge.session.face import Face
     from shared.clock import Clock
     from shared.settings import Settings
@@ -55,12 +56,14 @@ class Core:
         settings: Settings,
         clock: Clock,
         claimant: Callable[[], Claimant],
+        providers: Providers,
     ) -> None:
         self.store = store
         self.daemon = daemon
         self.models = models
         self.settings = settings
         self.clock = clock
+        self.providers = providers
         self._claimant = claimant
         self._face: Face | None = None
         self._live: dict[str, LiveConversation] = {}
@@ -93,6 +96,7 @@ class Core:
             group.start_soon(self.daemon.run)
             group.start_soon(self.models.run)
             group.start_soon(self._keep_claims)
+            group.start_soon(self.providers.run, self._remotes_changed)
 
     async def _keep_claims(self) -> None:
         self.store.sweep(self.clock.wall())
@@ -289,7 +293,15 @@ class Core:
         return model, ToolRunner(live, builtin_tools(), self._workspace(live, model.window))
 
     def _remote(self, live: LiveConversation, found: RemoteModel) -> tuple[Model, Tools]:
-        raise NotImplementedError
+        from acp_bridge.providers.client import BoundRemote
+
+        model = BoundRemote(self.providers.client(found), found)
+        model.system = system_text(self._roots(live), live.conversation.mode)
+        return model, ToolRunner(live, builtin_tools(), self._workspace(live, model.window))
+
+    def _remotes_changed(self) -> None:
+        self.models.remotes = self.providers.models()
+        self._models_changed()
 
     def _bound(self, row: api.LibraryRow) -> BoundLocal:
         return BoundLocal(self.local, self.daemon, self.settings, row)
@@ -343,7 +355,8 @@ class Core:
     async def doctor_text(self) -> str:
         """What works and what does not, each with its next step."""
         await self.daemon.reconnect()
-        return report_text(findings(self.daemon, self.models, self.store))
+        found = findings(self.daemon, self.models, self.store) + provider_findings(self.providers.problems)
+        return report_text(found)
 
     # --- pushes --------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,6 +24,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 def findings(daemon: Daemon, models: Models, store: Store) -> list[Finding]:
     """On modeld, the models and the conversations."""
     return [*_daemon(daemon), *_models(models), *_store(store)]
+
+
+def provider_findings(problems: Mapping[str, str]) -> list[Finding]:
+    """On the remote endpoints; `problems` by name."""
+    return [Finding(about=f"provider {name}", text=text, good=False) for name, text in problems.items()]
 
 
 def report_text(found: Sequence[Finding]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from acp_bridge.failures import BadChoice, UnknownConversation
-from shared.errors import ModeldError, ModelNotFound
+from shared.errors import ModeldError
 from shared.protocol.faults import InvalidParams, ProtocolFault
 
 
@@ -35,6 +35,4 @@ def translated(error: Exception, session: str) -> ModeldError | None:
         return SessionUnknown(sessionId=session)
     if isinstance(error, BadChoice):
         return invalid(error.at, str(error))
-    if isinstance(error, ModelNotFound):
-        return InvalidParams(error.message, at="$.value", reason=error.message, **error.data)
     return None

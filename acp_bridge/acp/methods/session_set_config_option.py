@@ -8,6 +8,7 @@ from acp_bridge.acp.errors import invalid
 from acp_bridge.acp.options import MODE, MODEL
 from acp_bridge.acp.schema import SetConfigOptionParams, SetConfigOptionResult
 from acp_bridge.thinking import THINKING
+from shared.errors import ModelNotFound
 
 if TYPE_CHECKING:
     from acp_bridge.acp.server import AcpServer
@@ -20,7 +21,10 @@ async def handle(server: AcpServer, call: Call) -> SetConfigOptionResult:
     core = server.core
     live = core.get(params.session_id)
     if params.config_id == MODEL:
-        core.pick(live, params.value)
+        try:
+            core.pick(live, params.value)
+        except ModelNotFound as error:
+            raise invalid("value", error.message) from error
     elif params.config_id == MODE:
         core.set_mode(live, params.value)
     elif params.config_id == THINKING:

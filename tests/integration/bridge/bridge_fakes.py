@@ -20,6 +20,7 @@ from acp_bridge.core import Core
 from acp_bridge.daemon.client import Daemon, Dialler
 from acp_bridge.daemon.locate import Detection, Target
 from acp_bridge.models import Advertised, Models
+from acp_bridge.providers.registry import Providers
 from acp_bridge.session.store import Claimant, Store
 from clients.npm import node_modules
 from clients.schema import WireCheck
@@ -342,7 +343,15 @@ class Bench:
 
         daemon = Daemon(self.records.dialler(), self.settings, clock, client)
         models = Models(self.inventory, daemon, self.settings, clock)
-        return Core(store=store, daemon=daemon, models=models, settings=self.settings, clock=clock, claimant=holder)
+        return Core(
+            store=store,
+            daemon=daemon,
+            models=models,
+            settings=self.settings,
+            clock=clock,
+            claimant=holder,
+            providers=Providers(self.folder / "config.toml"),
+        )
 
 
 @asynccontextmanager

@@ -1,0 +1,247 @@
+"""Calls one provider: its models, and turns streamed from it. The HTTP library is imported at first use."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from acp_bridge.picker import RemoteModel
+from acp_bridge.providers.stream import StreamReader
+from shared.errors import (
+    BackendUnavailable,
+    ContextOverflow,
+    EngineFailed,
+    ModeldError,
+    ModelNotFound,
+    QueueFull,
+    UnsupportedFeature,
+    WaitTimeout,
+)
+from shared.protocol import api
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from acp_bridge.providers.config import Provider
+    from acp_bridge.session.cancel import Cancel
+    from acp_bridge.session.turn import Turn
+
+LIST_LIMIT_S = 5.0
+#: Pauses between tries; only before the first byte of an answer, only where trying again can help.
+RETRY_PAUSES_S = (0.5, 2.0)
+CONNECT_LIMIT_S = 5.0
+BODY_SHOWN = 300
+
+
+class TryAgain(Exception):
+    """Nothing was answered yet, and another try may do better."""
+
+    def __init__(self, error: ModeldError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def http() -> Any:
+    """The HTTP library. Raises BackendUnavailable when the extra is not installed."""
+    try:
+        import httpx2
+    except ImportError as error:
+        raise BackendUnavailable(
+            backend="remote", reason="the HTTP library is not installed", hint="pip install 'modeld[remote]'"
+        ) from error
+    return httpx2
+
+
+class ProviderClient:
+    """One endpoint."""
+
+    def __init__(self, provider: Provider) -> None:
+        self.provider = provider
+
+    async def models(self) -> list[RemoteModel]:
+        """What it serves now. Raises the typed errors."""
+        provider = self.provider
+        names = list(provider.models)
+        contexts: dict[str, int] = {}
+        if not names:
+            library = await anyio.to_thread.run_sync(http)
+            try:
+                async with self._client(library, LIST_LIMIT_S) as client:
+                    answer = await client.get(f"{provider.base_url}/models")
+                    self._require_good(answer.status_code, answer.text, "")
+                    entries = [entry for entry in answer.json().get("data", []) if isinstance(entry.get("id"), str)]
+            except TryAgain as again:
+                raise again.error from again
+            except (library.HTTPError, ValueError, AttributeError) as error:
+                raise self._unavailable(str(error) or type(error).__name__) from error
+            names = [entry["id"] for entry in entries]
+            contexts = {entry["id"]: int(entry.get("max_model_len") or 0) for entry in entries}
+        return [
+            RemoteModel(
+                id=f"{provider.name}/{name}",
+                name=name,
+                provider=provider.name,
+                context=contexts.get(name) or provider.context,
+            )
+            for name in names
+        ]
+
+    async def turn(
+        self, params: api.TurnParams, on_event: Callable[[api.Event], None], cancel: Cancel
+    ) -> api.TurnResult:
+        """One streamed completion. Raises the typed errors and TurnCancelled."""
+        library = await anyio.to_thread.run_sync(http)
+        began = time.monotonic()
+        reader = StreamReader()
+        first: list[float] = []
+
+        def seen(event: api.Event) -> None:
+            if not first:
+                first.append(time.monotonic() - began)
+            on_event(event)
+
+        await cancel.race(lambda: self._with_retries(library, params, reader, seen))
+        spent = time.monotonic() - began
+        rate = reader.generated / max(spent - (first[0] if first else 0.0), 1e-3)
+        calls = reader.tool_calls()
+        finish = reader.finish or "stop"
+        return api.TurnResult(
+            finish_reason="tool_calls" if calls and finish == "stop" else finish,
+            model=params.model,
+            usage=api.Usage(prefilled=reader.prompt_tokens, generated=reader.generated),
+            timings=api.Timings(first_token_s=first[0] if first else spent, tokens_per_s=round(rate, 1)),
+            generation=0,
+            tool_calls=calls,
+        )
+
+    async def _with_retries(
+        self, library: Any, params: api.TurnParams, reader: StreamReader, seen: Callable[[api.Event], None]
+    ) -> None:
+        for pause in (*RETRY_PAUSES_S, None):
+            try:
+                await self._stream(library, params, reader, seen)
+                return
+            except TryAgain as again:
+                if pause is None:
+                    raise again.error from again
+            await anyio.sleep(pause)
+
+    async def _stream(
+        self, library: Any, params: api.TurnParams, reader: StreamReader, seen: Callable[[api.Event], None]
+    ) -> None:
+        url = f"{self.provider.base_url}/chat/completions"
+        started = False
+        try:
+            async with (
+                self._client(library, self.provider.timeout_s) as client,
+                client.stream("POST", url, json=self._body(params)) as answer,
+            ):
+                if answer.status_code != 200:
+                    await answer.aread()
+                    self._require_good(answer.status_code, answer.text, params.model)
+                async for line in answer.aiter_lines():
+                    started = True
+                    for event in reader.line(line):
+                        seen(event)
+        except library.TimeoutException as error:
+            raise WaitTimeout(position=0, waited_s=self.provider.timeout_s) from error
+        except library.HTTPError as error:
+            failed = self._unavailable(str(error) or type(error).__name__)
+            if started:
+                raise EngineFailed(f"{self.provider.name} broke the answer off", reason="connection lost") from error
+            raise TryAgain(failed) from error
+        if reader.error:
+            raise EngineFailed(f"{self.provider.name}: {reader.error[:BODY_SHOWN]}", reason=reader.error[:BODY_SHOWN])
+        if not (reader.ended or reader.finish):
+            raise EngineFailed(f"{self.provider.name} broke the answer off", reason="the stream ended early")
+
+    def _client(self, library: Any, timeout_s: float) -> httpx2.AsyncClient:
+        key = self.provider.key(os.environ)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        limits = library.Timeout(timeout_s, connect=min(CONNECT_LIMIT_S, timeout_s))
+        client: httpx2.AsyncClient = library.AsyncClient(headers=headers, timeout=limits)
+        return client
+
+    @staticmethod
+    def _body(params: api.TurnParams) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": params.model.partition("/")[2],
+            "messages": params.messages,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if params.tools:
+            body["tools"] = params.tools
+        sampling = params.params
+        names = ("temperature", "top_p", "seed", "max_tokens", "presence_penalty", "frequency_penalty")
+        body.update({name: getattr(sampling, name) for name in names if getattr(sampling, name) is not None})
+        return body
+
+    def _require_good(self, status: int, text: str, model: str) -> None:
+        """Turn a status into a typed error; 429 and 5xx may be tried again."""
+        if status == 200:
+            return
+        said = error_text(text)
+        name = self.provider.name
+        if status in (401, 403):
+            hint = f"set {self.provider.key_env}" if self.provider.key_env else "set key_env in the config file"
+            raise BackendUnavailable(backend=name, reason="the key was refused", hint=hint)
+        if status == 404:
+            raise ModelNotFound(requested=model or self.provider.base_url, near=[])
+        if status == 429:
+            raise TryAgain(QueueFull(f"{name} has too many requests: {said}", position=0, waited_s=0))
+        if status >= 500:
+            raise TryAgain(self._unavailable(f"{status} {said}"))
+        if "context" in said and ("length" in said or "window" in said):
+            raise ContextOverflow(f"{name}: {said}", context=self.provider.context or None)
+        raise UnsupportedFeature(f"{name} refused the request ({status}): {said}", feature="request")
+
+    def _unavailable(self, reason: str) -> BackendUnavailable:
+        return BackendUnavailable(
+            backend=self.provider.name, reason=reason, hint=f"check {self.provider.base_url} and the config file"
+        )
+
+
+def error_text(text: str) -> str:
+    """What an error body says, shortened."""
+    try:
+        body = msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return text[:BODY_SHOWN]
+    error = body.get("error", body)
+    return str(error.get("message", error) if isinstance(error, dict) else error)[:BODY_SHOWN]
+
+
+class BoundRemote:
+    """A remote model as one turn sees it. Implements `acp_bridge.session.turn.Model`."""
+
+    system = ""
+
+    def __init__(self, client: ProviderClient, model: RemoteModel) -> None:
+        self.name = model.id
+        self.window = model.context
+        self._client = client
+
+    async def generate(
+        self, params: api.TurnParams, on_event: Callable[[api.Event], None], cancel: Cancel, turn: Turn
+    ) -> api.TurnResult:
+        """See Model."""
+        del turn
+        return await self._client.turn(params, on_event, cancel)
+
+    async def hold(self, run: str) -> None:
+        """Nothing is held: others cannot take a remote model away."""
+        del run
+
+    async def count(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> api.CountResult:
+        """A guess on the safe side: the endpoint has no method for it."""
+        from acp_bridge.session.context import estimate
+
+        each = [estimate([message]) for message in messages]
+        return api.CountResult(each=each, total=sum(each) + len(str(tools)) // 3)

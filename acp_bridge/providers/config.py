@@ -1,0 +1,66 @@
+"""The providers of the config file:
+
+[providers.cluster]
+base_url = "https://vllm.example.org/v1"
+key_env = "CLUSTER_KEY"          # the variable that holds the key, when one is needed
+models = ["big-model"]           # listed live when left out
+context = 32768                  # tokens, when the endpoint does not say
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from shared.settings import SettingInvalid
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+
+
+class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One endpoint. `timeout_s` bounds the wait for the first byte and between two."""
+
+    name: str = ""
+    base_url: str
+    key_env: str = ""
+    models: tuple[str, ...] = ()
+    context: int = 0
+    timeout_s: float = 60.0
+
+    def key(self, environ: Mapping[str, str]) -> str:
+        """The key, "" when none is configured or set."""
+        return environ.get(self.key_env, "") if self.key_env else ""
+
+
+def read_providers(file: Path) -> list[Provider]:
+    """The providers in order of name. Raises SettingInvalid, naming the file and the entry."""
+    if not file.exists():
+        return []
+    import tomllib
+
+    try:
+        content: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingInvalid(name="providers", source=str(file), reason=str(error)) from error
+    entries = content.get("providers", {})
+    if not isinstance(entries, dict):
+        raise SettingInvalid(name="providers", source=str(file), reason="expected tables [providers.<name>]")
+    return [_provider(name, entries[name], file) for name in sorted(entries)]
+
+
+def _provider(name: str, entry: object, file: Path) -> Provider:
+    import re
+
+    where = f"providers.{name}"
+    if not re.match(NAME_PATTERN, name):
+        raise SettingInvalid(name=where, source=str(file), reason="letters, digits, dots, - and _ only")
+    try:
+        provider = msgspec.convert(entry, Provider)
+    except msgspec.ValidationError as error:
+        raise SettingInvalid(name=where, source=str(file), reason=str(error)) from error
+    if not provider.base_url.startswith(("http://", "https://")):
+        raise SettingInvalid(name=where, source=str(file), reason="base_url must begin with http:// or https://")
+    return msgspec.structs.replace(provider, name=name, base_url=provider.base_url.rstrip("/"))

@@ -1,0 +1,64 @@
+"""The remote models that can be shown: listed in the background, kept while an endpoint is away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from acp_bridge.picker import RemoteModel
+from acp_bridge.providers.client import ProviderClient
+from acp_bridge.providers.config import read_providers
+from shared.errors import ModeldError
+
+#: A list is fetched anew this often while a picker may be open.
+FRESH_S = 300.0
+
+
+class Providers:
+    """The configured endpoints. `problems` says what was wrong with them, one line each."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._clients: dict[str, ProviderClient] = {}
+        self._models: dict[str, list[RemoteModel]] = {}
+        self.problems: dict[str, str] = {}
+
+    def models(self) -> tuple[RemoteModel, ...]:
+        """What was listed last, in order of the providers' names."""
+        return tuple(model for name in sorted(self._models) for model in self._models[name])
+
+    def client(self, model: RemoteModel) -> ProviderClient:
+        """Who serves a model of `models`."""
+        return self._clients[model.provider]
+
+    async def run(self, changed: Callable[[], None]) -> None:
+        """Keep the lists. Without providers it ends at once, and wakes nobody."""
+        try:
+            providers = await anyio.to_thread.run_sync(read_providers, self._file)
+        except ModeldError as error:
+            self.problems["config"] = error.message
+            return
+        self._clients = {provider.name: ProviderClient(provider) for provider in providers}
+        while self._clients:
+            before = self.models()
+            async with anyio.create_task_group() as group:
+                for client in self._clients.values():
+                    group.start_soon(self._list, client)
+            if self.models() != before:
+                changed()
+            if all(client.provider.models for client in self._clients.values()):
+                return  # nothing is listed live
+            await anyio.sleep(FRESH_S)
+
+    async def _list(self, client: ProviderClient) -> None:
+        name = client.provider.name
+        try:
+            self._models[name] = await client.models()
+            self.problems.pop(name, None)
+        except ModeldError as error:
+            self.problems[name] = error.message
+        except Exception as error:
+            self.problems[name] = type(error).__name__

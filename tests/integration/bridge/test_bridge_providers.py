@@ -1,0 +1,174 @@
+"""Remote models through a real HTTP server: streamed, cancelled, failing in each way; modeld is not needed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from bridge_fakes import Bench, Client, bridge, running
+from shared.errors import ModeldError
+
+pytestmark = [pytest.mark.anyio, pytest.mark.integration]
+
+Reply = Callable[[asyncio.StreamWriter, dict[str, Any]], Awaitable[None]]
+
+
+def head(status: int, kind: str = "text/event-stream") -> bytes:
+    return f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n".encode()
+
+
+def event(**delta: Any) -> bytes:
+    reason = delta.pop("finish", None)
+    return b"data: " + json.dumps({"choices": [{"delta": delta, "finish_reason": reason}]}).encode() + b"\n\n"
+
+
+class Server:
+    """Answers /models, and /chat/completions by the replies in turn (the last one again and again)."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self.headers: list[str] = []
+        self.replies: list[Reply] = [hello]
+        self.hung_up = anyio.Event()
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            raw = await reader.readuntil(b"\r\n\r\n")
+            text = raw.decode()
+            self.headers.append(text)
+            if text.startswith("GET"):
+                listed = {"data": [{"id": "big", "max_model_len": 4096}]}
+                writer.write(head(200, "application/json") + json.dumps(listed).encode())
+            else:
+                length = int(text.lower().split("content-length:")[1].split("\r\n")[0])
+                self.bodies.append(json.loads(await reader.readexactly(length)))
+                reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+                await reply(writer, self.bodies[-1])
+            await writer.drain()
+        except ConnectionError:
+            self.hung_up.set()
+        finally:
+            writer.close()
+
+
+async def hello(writer: asyncio.StreamWriter, body: dict[str, Any]) -> None:
+    writer.write(head(200) + event(content="Hel") + event(content="lo", finish="stop"))
+    writer.write(b'data: {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 2}}\n\ndata: [DONE]\n\n')
+
+
+def status(code: int, message: str) -> Reply:
+    async def reply(writer: asyncio.StreamWriter, body: dict[str, Any]) -> None:
+        writer.write(head(code, "application/json") + json.dumps({"error": {"message": message}}).encode())
+
+    return reply
+
+
+async def cut(writer: asyncio.StreamWriter, body: dict[str, Any]) -> None:
+    writer.write(head(200) + event(content="half"))
+
+
+@asynccontextmanager
+async def remote(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Server, Client, str]]:
+    """A bridge with one provider and a session on its model."""
+    monkeypatch.setenv("TEST_KEY", "s3cret")
+    monkeypatch.setattr("acp_bridge.providers.client.RETRY_PAUSES_S", (0.0, 0.0))
+    server = Server()
+    listener = await asyncio.start_server(server.handle, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    (bench.folder / "config.toml").write_text(
+        f'[providers.lab]\nbase_url = "http://127.0.0.1:{port}/v1"\nkey_env = "TEST_KEY"\ntimeout_s = 5\n'
+    )
+    async with listener, bridge(bench) as client:
+        await client.initialize()
+        session = await client.new()
+        await client.wait_for(lambda: "lab/big" in str(client.updates))
+        setting = {"sessionId": session, "configId": "model", "value": "lab/big"}
+        await client.request("session/set_config_option", setting)
+        yield server, client, session
+
+
+async def test_a_remote_model_answers_without_modeld(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with remote(bench, monkeypatch) as (server, client, session):
+        done = await client.prompt(session, "hi")
+        assert (done["stopReason"], client.text()) == ("end_turn", "Hello")
+        assert done["_meta"]["modeld.turn"]["generated"] == 2
+        assert server.bodies[0]["model"] == "big"
+        assert server.bodies[0]["messages"][-1] == {"role": "user", "content": "hi"}
+        assert "Bearer s3cret" in server.headers[-1]
+
+
+async def test_a_busy_endpoint_is_tried_again_before_the_first_byte(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with remote(bench, monkeypatch) as (server, client, session):
+        server.replies = [status(503, "starting"), status(429, "busy"), hello]
+        assert (await client.prompt(session, "hi"))["stopReason"] == "end_turn"
+        assert len(server.bodies) == 3
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "tries"),
+    [
+        (status(401, "no"), "backend_unavailable", 1),
+        (status(404, "no"), "model_not_found", 1),
+        (status(429, "no"), "queue_full", 3),
+        (status(500, "no"), "backend_unavailable", 3),
+        (status(400, "maximum context length is 10"), "context_overflow", 1),
+        (status(400, "bad field"), "unsupported_feature", 1),
+        (cut, "engine_failed", 1),
+    ],
+)
+async def test_each_failure_has_its_type(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, reply: Reply, kind: str, tries: int
+) -> None:
+    async with remote(bench, monkeypatch) as (server, client, session):
+        server.replies = [reply]
+        with pytest.raises(ModeldError) as failed:
+            await client.prompt(session, "hi")
+        assert failed.value.kind == kind
+        assert "s3cret" not in failed.value.message
+        assert len(server.bodies) == tries
+        server.replies = [hello]
+        assert (await client.prompt(session, "again"))["stopReason"] == "end_turn"
+
+
+async def test_a_cancel_hangs_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with remote(bench, monkeypatch) as (server, client, session):
+
+        async def endless(writer: asyncio.StreamWriter, body: dict[str, Any]) -> None:
+            writer.write(head(200))
+            while True:
+                writer.write(event(content="x" * 1000))
+                await writer.drain()
+                await asyncio.sleep(0.001)
+
+        server.replies = [endless]
+        async with anyio.create_task_group() as group:
+
+            async def prompt() -> None:
+                assert (await client.prompt(session, "go"))["stopReason"] == "cancelled"
+
+            group.start_soon(prompt)
+            await client.wait_for(lambda: "agent_message_chunk" in client.kinds())
+            client.notify("session/cancel", {"sessionId": session})
+        with anyio.fail_after(5):
+            await server.hung_up.wait()
+
+
+async def test_a_local_failure_never_becomes_a_remote_call(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(bench) as daemon, remote(bench, monkeypatch) as (server, client, session):
+        setting = {"sessionId": session, "configId": "model", "value": "alpha"}
+        await client.request("session/set_config_option", setting)
+        daemon.close()
+        from acp_bridge.daemon.locate import Detection
+
+        bench.records.detection = Detection(state="not_running", stopped=True)
+        with pytest.raises(ModeldError) as failed:
+            await client.prompt(session, "hi")
+        assert failed.value.kind.startswith("daemon_")
+        assert server.bodies == []
