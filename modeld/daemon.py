@@ -14,6 +14,7 @@ import anyio.abc
 import anyio.to_thread
 
 from modeld.instance import Instance
+from modeld.inventory import fit_texts, keep_checksums
 from modeld.jobs import Jobs
 from modeld.logfile import LogFile, rotated
 from modeld.memory.probe import host_memory
@@ -106,6 +107,7 @@ class Daemon:
             self._watch_signals()
             await tasks.start(self.slot.run)
             tasks.start_soon(self.records.run)
+            tasks.start_soon(keep_checksums, self.library, self._has_work)
             while self._ending is None:
                 await self._live_once(ready)
             self.jobs.close()
@@ -138,6 +140,10 @@ class Daemon:
             else:
                 await self._close(live)
             own.cancel_scope.cancel()
+
+    def _has_work(self) -> bool:
+        """Whether anything should come before work that can wait. Called from threads."""
+        return self._ending is not None or self.slot.current is not None or self.slot.machine.state.name != "Empty"
 
     @property
     def _reason(self) -> str:
@@ -323,6 +329,7 @@ class Daemon:
             serveable=Serveable(backend=self.backend, standing="live"),
             status=self.status(),
             engines=frozenset(one.backend for one in available() if one.importable),
+            fits=await anyio.to_thread.run_sync(fit_texts, entries, self.settings),
         )
         rows = picker_rows(entries, live) if live_only else library_rows(entries, live)
         return api.LibraryResult(rows=rows, complete=self.library.complete, problems=self.library.problems)

@@ -54,19 +54,20 @@ async def _asked(context: Context, refresh: bool) -> api.LibraryResult | None:
 def offline(context: Context) -> api.LibraryResult:
     """The inventory by this process alone: no daemon, no engine."""
     from modeld.engine.backends import available
+    from modeld.inventory import fit_texts
     from shared.catalog.capability import Serveable
     from shared.catalog.library import Library
     from shared.catalog.rows import Live, library_rows
 
     library = Library(context.root, context.settings)
     library.wait(SCAN_SECONDS)
+    rows = library.rows()
     live = Live(
         serveable=Serveable(backend="", standing="none", stopped=True),
         engines=frozenset(one.backend for one in available() if one.importable),
+        fits=fit_texts(rows, context.settings),
     )
-    result = api.LibraryResult(
-        rows=library_rows(library.rows(), live), complete=library.complete, problems=library.problems
-    )
+    result = api.LibraryResult(rows=library_rows(rows, live), complete=library.complete, problems=library.problems)
     library.close()
     return result
 
