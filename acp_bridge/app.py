@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from shared.paths import DataRoot
     from shared.settings import Settings
 
+#: How often the parent is looked for; each look wakes an idle process.
+PARENT_CHECK_S = 10.0
+
 
 def make_core(root: DataRoot, settings: Settings) -> Core:
     """Everything behind a face, wired and not yet running."""
@@ -74,10 +77,21 @@ async def _serve(server: AcpServer, source: int, output: int) -> None:
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(_watch_signals, server)
+            group.start_soon(_watch_parent, server)
             await server.serve(stdio_stream(output, source))
             group.cancel_scope.cancel()
     finally:
         server.close()
+
+
+async def _watch_parent(server: AcpServer) -> None:
+    """An editor that was killed may leave its end of the pipe to another process, which keeps it open."""
+    parent = os.getppid()
+    while True:
+        await anyio.sleep(PARENT_CHECK_S)
+        if os.getppid() != parent:
+            server.stop()
+            return
 
 
 async def _watch_signals(server: AcpServer) -> None:

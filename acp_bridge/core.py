@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
+import anyio.abc
 
 from acp_bridge.doctor import findings, provider_findings, report_text
 from acp_bridge.failures import BadChoice, UnknownConversation
@@ -24,6 +25,7 @@ from acp_bridge.session.state import MODES, Conversation, messages_of
 from acp_bridge.session.store import CLAIM_RENEW, Claimant, Store
 from acp_bridge.session.turn import Model, NoTools, Tools, Turn
 from acp_bridge.thinking import THINKING, thinking_levels
+from acp_bridge.tools.base import Tool
 from acp_bridge.tools.builtin import builtin_tools, result_limit, system_text
 from acp_bridge.tools.runner import ToolRunner
 from acp_bridge.tools.workspace import Workspace
@@ -32,6 +34,7 @@ from shared.protocol import api
 
 if TYPE_CHECKING:
     from acp_bridge.daemon.client import Daemon
+    from acp_bridge.mcp.servers import ServerSpec
     from acp_bridge.models import Models
     from acp_bridge.providers.registry import Providers
     from acp_bridge.session.face import Face
@@ -72,6 +75,7 @@ class Core:
         models.on_change(self._models_changed)
         daemon.on_change(self._status_changed)
         self._active: str | None = None
+        self._group: anyio.abc.TaskGroup | None = None
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -93,6 +97,7 @@ class Core:
     async def run(self) -> None:
         """Keep the daemon's connection, the view of the models and the claims, until cancelled."""
         async with anyio.create_task_group() as group:
+            self._group = group
             group.start_soon(self.daemon.run)
             group.start_soon(self.models.run)
             group.start_soon(self._keep_claims)
@@ -115,7 +120,7 @@ class Core:
 
     # --- conversations -------------------------------------------------------------------------
 
-    async def new(self, cwd: str, roots: list[str], servers: Sequence[Any] = ()) -> LiveConversation:
+    async def new(self, cwd: str, roots: list[str], servers: Sequence[ServerSpec] = ()) -> LiveConversation:
         """A fresh conversation with the workspace's remembered pick."""
         now = self.clock.wall()
         conversation = Conversation(id=uuid.uuid4().hex, cwd=cwd, roots=roots, created=now, updated=now)
@@ -124,6 +129,7 @@ class Core:
                 group.start_soon(self._recall, conversation)
                 group.start_soon(self.models.known.wait)
         live = LiveConversation(conversation, self.store, self.clock)
+        self._connect(live, servers)
         self._live[conversation.id] = live
         self.store.save(conversation)
         return live
@@ -135,7 +141,13 @@ class Core:
             return  # the failure is told when something has to be saved
 
     async def open(
-        self, conversation_id: str, cwd: str, roots: list[str], servers: Sequence[Any] = (), *, take_over: bool = False
+        self,
+        conversation_id: str,
+        cwd: str,
+        roots: list[str],
+        servers: Sequence[ServerSpec] = (),
+        *,
+        take_over: bool = False,
     ) -> LiveConversation:
         """A saved conversation. Raises UnknownConversation. Held by another editor, it can be read only."""
         live = self._live.get(conversation_id)
@@ -148,9 +160,20 @@ class Core:
             self._live[conversation_id] = live
         live.conversation.cwd = cwd
         live.conversation.roots = roots
+        self._connect(live, servers)
         with anyio.move_on_after(PATIENCE_S):
             await self.models.known.wait()
         return live
+
+    def _connect(self, live: LiveConversation, servers: Sequence[ServerSpec]) -> None:
+        """The MCP servers of this opening take the place of the last one's. Nothing is started yet."""
+        if live.servers is not None:
+            live.servers.close()
+            live.servers = None
+        if servers:
+            from acp_bridge.mcp.servers import McpServers
+
+            live.servers = McpServers(servers, live.conversation.cwd)
 
     async def take_over(self, conversation_id: str) -> None:
         """Become the writer of an open conversation, with what the other editor has said in it meanwhile."""
@@ -261,7 +284,7 @@ class Core:
                 missed, live.missed = live.missed, ""
                 turn.remark(missed)
             parts = await cancel.race(lambda: attached(parts, self._workspace(live, ATTACHED_WINDOW)))
-            ended = await turn.run(parts, lambda: self._prepare(live))
+            ended = await turn.run(parts, lambda: self._prepare(live, turn))
             live.last_model = ended.model or live.last_model
             return ended
         finally:
@@ -273,7 +296,7 @@ class Core:
         if live.read_only_for:
             raise ConversationBusy(opened_in=live.read_only_for)
 
-    async def _prepare(self, live: LiveConversation) -> tuple[Model, Tools]:
+    async def _prepare(self, live: LiveConversation, turn: Turn) -> tuple[Model, Tools]:
         """What answers, and the tools it gets. Raises the typed errors of a resolution; never another model."""
         current = self.picker(live).current
         try:
@@ -283,21 +306,32 @@ class Core:
                 raise
             raise self.daemon.detection.error() from None  # what is missing is modeld, not the model
         if isinstance(found, RemoteModel):
-            return self._remote(live, found)
+            return await self._remote(live, found, turn)
         if not live.conversation.model:
             live.conversation.model = found.name  # what answers is what was picked from now on
         model = self._bound(found)
         if not found.tools:
             return model, NoTools()
         model.system = system_text(self._roots(live), live.conversation.mode)
-        return model, ToolRunner(live, builtin_tools(), self._workspace(live, model.window))
+        return model, await self._tools(live, model, turn)
 
-    def _remote(self, live: LiveConversation, found: RemoteModel) -> tuple[Model, Tools]:
+    async def _remote(self, live: LiveConversation, found: RemoteModel, turn: Turn) -> tuple[Model, Tools]:
         from acp_bridge.providers.client import BoundRemote
 
         model = BoundRemote(self.providers.client(found), found)
         model.system = system_text(self._roots(live), live.conversation.mode)
-        return model, ToolRunner(live, builtin_tools(), self._workspace(live, model.window))
+        return model, await self._tools(live, model, turn)
+
+    async def _tools(self, live: LiveConversation, model: Model, turn: Turn) -> ToolRunner:
+        """The bridge's own tools and those of the session's MCP servers; what failed of those is said once."""
+        tools: list[Tool] = builtin_tools()
+        if live.servers is not None and self._group is not None:
+            servers, group = live.servers, self._group
+            await turn.cancel.race(lambda: servers.ready(group))
+            tools += servers.tools()
+            for line in servers.take_problems():
+                turn.remark(line)
+        return ToolRunner(live, tools, self._workspace(live, model.window))
 
     def _remotes_changed(self) -> None:
         self.models.remotes = self.providers.models()
@@ -345,7 +379,7 @@ class Core:
         """Have the model summarise the conversation, and go on from the summary."""
         if not messages_of(live.conversation.events):
             return "There is nothing to compact yet."
-        model, _ = await self._prepare(live)
+        model, _ = await self._prepare(live, turn)
         summary = await turn.summarise(model)
         live.recorder.add(Compacted(summary=summary))
         live.conversation.dropped = 0

@@ -84,10 +84,8 @@ class McpServer(Incoming):
     name: str
     type: str = "stdio"
     command: str = ""
-    args: list[str] = []
-    env: list[EnvVariable] = []
-    url: str = ""
-    headers: list[EnvVariable] = []
+    args: list[str] | None = None
+    env: list[EnvVariable] | None = None
 
 
 class NewSessionParams(Incoming):

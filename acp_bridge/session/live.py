@@ -14,6 +14,7 @@ from acp_bridge.session.recorder import Recorder
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from acp_bridge.mcp.servers import McpServers
     from acp_bridge.session.state import Conversation
     from acp_bridge.session.store import Store
     from shared.clock import Clock
@@ -40,6 +41,7 @@ class LiveConversation:
         self._superseded_at: float | None = None
         self._count = 0
         self.closed = False
+        self.servers: McpServers | None = None
 
     @property
     def id(self) -> str:
@@ -84,6 +86,8 @@ class LiveConversation:
     async def close(self) -> None:
         """Cancel what runs and wait for its end."""
         self.closed = True
+        if self.servers is not None:
+            self.servers.close()
         for cancel in list(self._prompts):
             cancel.request()
         async with self._lock:

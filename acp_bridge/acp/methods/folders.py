@@ -1,4 +1,4 @@
-"""The folders of a session, checked."""
+"""What a session is opened with: its folders, checked, and its MCP servers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath, PureWindowsPath
 
 from acp_bridge.acp.errors import invalid
+from acp_bridge.acp.schema import McpServer
+from acp_bridge.mcp.servers import ServerSpec
 
 
 def checked_folders(cwd: str, more: Sequence[str] | None) -> list[str]:
@@ -15,3 +17,17 @@ def checked_folders(cwd: str, more: Sequence[str] | None) -> list[str]:
         if not (PurePosixPath(folder).is_absolute() or PureWindowsPath(folder).is_absolute()):
             raise invalid(at, f"{folder!r} is not an absolute path")
     return roots
+
+
+def server_specs(servers: Sequence[McpServer]) -> list[ServerSpec]:
+    """The MCP servers as the core takes them."""
+    return [
+        ServerSpec(
+            name=server.name,
+            kind=server.type,
+            command=server.command,
+            arguments=tuple(server.args or ()),
+            environment={variable.name: variable.value for variable in server.env or ()},
+        )
+        for server in servers
+    ]

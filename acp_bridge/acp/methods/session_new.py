@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from acp_bridge.acp.methods.folders import checked_folders
+from acp_bridge.acp.methods.folders import checked_folders, server_specs
 from acp_bridge.acp.options import mode_state
 from acp_bridge.acp.schema import NewSessionParams, NewSessionResult
 
@@ -17,7 +17,7 @@ async def handle(server: AcpServer, call: Call) -> NewSessionResult:
     """Never waits for modeld. Raises InvalidParams for a folder that is not absolute."""
     params = call.params(NewSessionParams)
     roots = checked_folders(params.cwd, params.additional_directories)
-    live = await server.core.new(params.cwd, roots, params.mcp_servers)
+    live = await server.core.new(params.cwd, roots, server_specs(params.mcp_servers))
     server.opened(call, live)
     return NewSessionResult(
         session_id=live.id, modes=mode_state(live.conversation.mode), config_options=server.editor.options(live)

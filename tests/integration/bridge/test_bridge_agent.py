@@ -270,3 +270,41 @@ async def test_an_engine_error_in_a_tool_round_is_typed(agent: Bench) -> None:
             await client.prompt(session, "hi")
         assert failed.value.kind == "engine_failed"
         assert failed.value.generation == 3
+
+
+@pytest.mark.timeout(60)
+async def test_mcp_servers_of_the_session(agent: Bench) -> None:
+    import sys
+
+    import psutil
+
+    echo = {
+        "name": "echo",
+        "command": sys.executable,
+        "args": [str(Path(__file__).parent / "mcp_echo.py")],
+        "env": [{"name": "PREFIX", "value": "> "}],
+    }
+    broken = {"name": "broken", "command": "/no/such/server", "args": [], "env": []}
+    remote = {"name": "remote", "type": "http", "url": "http://x", "headers": []}
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    async with running(agent) as daemon, bridge(agent) as client:
+        scripted(daemon, [("echo_look", {"text": "hi"}), ("echo_change", {"text": "x"}), ("echo_fail", {})], "Done.")
+        await client.initialize()
+        made = await client.request(
+            "session/new", {"cwd": str(agent.folder / "work"), "mcpServers": [echo, broken, remote]}
+        )
+        client.answer = answering("allow_once", "allow_once")
+        await client.prompt(made["sessionId"], "use the server")
+        offered = [tool["function"]["name"] for tool in daemon.turns[0].tools]
+        assert {"echo_look", "echo_change", "read_file"} <= set(offered)
+        told = [message["content"] for message in daemon.turns[-1].messages if message["role"] == "tool"]
+        assert told[0] == "> hi"
+        assert told[1] == "changed x"
+        assert told[2].startswith("Error: Error executing tool fail")
+        assert [params["toolCall"]["title"] for _, params in client.asked] == ["echo: change", "echo: fail"]
+        assert "MCP server broken is not available" in client.text()
+        assert "http servers are not supported" in client.text()
+        await client.request("session/close", {"sessionId": made["sessionId"]})
+        with anyio.fail_after(10):
+            while {child.pid for child in psutil.Process().children(recursive=True)} - before:
+                await anyio.sleep(0.05)
