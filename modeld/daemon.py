@@ -83,6 +83,7 @@ class Daemon:
             log=self.log,
         )
         self.slot.connected = lambda: self.server.editors
+        self.slot.is_connected = self.server.has
         from modeld.counting import Counter
 
         self.counter = Counter(self.slot, self._start_worker, self._spawn)

@@ -228,11 +228,15 @@ class Modeld:
         stream = await connect(view.endpoint, timeout=5.0, expected_pid=view.pid)
         async with anyio.create_task_group() as tasks:
             made: list[Client] = []
+
+            def notified(note: Notification) -> None:
+                made[0].notified(note)
+
             peer = Peer(
                 stream,
                 LineFramer(settings.message_limit),
                 on_request=_refuse,
-                on_notification=lambda note: made[0].notified(note),
+                on_notification=notified,
                 settings=settings,
             )
             client = Client(peer, tasks)

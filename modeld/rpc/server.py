@@ -79,6 +79,10 @@ class Server:
         """Greeted connections that are no commands of a moment."""
         return sum(1 for connection in self._connections.values() if connection.is_editor)
 
+    def has(self, number: int) -> bool:
+        """Whether that connection is open."""
+        return number in self._connections
+
     async def all_gone(self) -> None:
         """Until no connection is left."""
         while self._connections:

@@ -111,6 +111,7 @@ class Slot:
         self.loads = Loads(self, read_memory)
         self.crew.refused = self.loads.refused
         self.connected: Callable[[], int] = lambda: 0
+        self.is_connected: Callable[[int], bool] = lambda client: True
         self.last_turn: TurnResult | None = None
         self.last_error: dict[str, Any] | None = None
         self.pending_reload = False
@@ -211,6 +212,7 @@ class Slot:
             self._resident_since = self.now()
         if after.active is None and before.active is not None:
             self.uses.forget()
+            self.queue.forget_use()
             self.leases.forget_pins()
             self.pending_reload = False
         for effect in effects:

@@ -79,6 +79,8 @@ class Operation:
         finally:
             if self._kind == "turn":
                 slot.uses.used(work.ticket.client, client, slot.now())
+                if slot.is_connected(work.ticket.client):
+                    slot.queue.note_use(work.ticket.client, slot.now())
             self.session_valid = valid
             slot.feed(ev.OperationEnded(lease=lease.number, state_valid=valid, counts_as_use=self._kind != "fill"))
 

@@ -18,6 +18,9 @@ from shared.catalog.identity import RequestedIdentity, ResolvedIdentity, serves
 from shared.errors import QueueFull
 from shared.settings import Settings
 
+#: After a turn of another client a switch waits this long: its next turn is often on its way already, and a
+#: load costs more than the pause. Seconds.
+LINGER = 0.5
 #: What is resident, or is being loaded already.
 Resident = ResolvedIdentity | RequestedIdentity
 Kind = Literal["turn", "load", "unload", "embed", "warm", "fill"]
@@ -62,6 +65,7 @@ class TurnQueue:
         self._served: dict[int, int] = {}
         self._serial = 0
         self._holds: dict[tuple[int, str], Hold] = {}
+        self._last_use: tuple[int, float] | None = None
 
     # --- tickets -------------------------------------------------------------------------------
 
@@ -102,6 +106,14 @@ class TurnQueue:
         """End a hold; one that is not there is over already."""
         self._holds.pop((client, run), None)
 
+    def note_use(self, client: int, now: float) -> None:
+        """`client` has just ended a turn on the resident model."""
+        self._last_use = (client, now)
+
+    def forget_use(self) -> None:
+        """The model has gone."""
+        self._last_use = None
+
     def holds(self, now: float) -> list[Hold]:
         """Those in force."""
         self._holds = {key: hold for key, hold in self._holds.items() if hold.expires > now}
@@ -111,6 +123,8 @@ class TurnQueue:
         """The client has gone: its holds end and its tickets are taken out."""
         self._holds = {key: hold for key, hold in self._holds.items() if hold.client != client}
         self._served.pop(client, None)
+        if self._last_use is not None and self._last_use[0] == client:
+            self._last_use = None
         gone = [ticket for ticket in self._waiting.values() if ticket.client == client]
         for ticket in gone:
             del self._waiting[ticket.number]
@@ -155,6 +169,8 @@ class TurnQueue:
         switches = [ticket for ticket in self._waiting.values() if not _fits(ticket, resident)]
         moments += [self._bound(ticket, resident_since) for ticket in switches]
         moments += [hold.expires for hold in self.holds(now)] if self._waiting else []
+        if switches and self._last_use is not None:
+            moments.append(self._last_use[1] + LINGER)
         return min((moment for moment in moments if moment > now), default=None)
 
     def _choose(
@@ -184,9 +200,11 @@ class TurnQueue:
         return min(pool, key=lambda ticket: (served.get(ticket.client, 0), ticket.number))
 
     def _must_wait(self, ticket: Ticket, now: float, resident: Resident | None, resident_since: float) -> bool:
-        """A switch waits for the holds of others, up to its bound."""
+        """A switch waits for the holds of others, and a moment for their next turn, up to its bound."""
         if resident is None or ticket.front or _fits(ticket, resident) or now >= self._bound(ticket, resident_since):
             return False
+        if self._last_use is not None and self._last_use[0] != ticket.client and now < self._last_use[1] + LINGER:
+            return True
         return any(hold.client != ticket.client and hold.model == resident.name for hold in self.holds(now))
 
     def _bound(self, ticket: Ticket, resident_since: float) -> float:

@@ -302,8 +302,7 @@ async def test_the_generation_goes_on_above_the_last_owners(models: DataRoot) ->
     for _ in range(2):
         async with scripted(models) as modeld, modeld.client() as client:
             assert (await client.status()).state == "Empty"
-            for name in "ab":
-                seen.append((await client.load(name, allow_switch=True)).generation)
+            seen += [(await client.load(name, allow_switch=True)).generation for name in "ab"]
     assert all(later > earlier for earlier, later in itertools.pairwise(seen))
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeld.turn.queue import Kind, Resident, Ticket, TurnQueue, Uses
+from modeld.turn.queue import LINGER, Kind, Resident, Ticket, TurnQueue, Uses
 from shared.errors import QueueFull
 from shared.settings import Settings
 from unit_slot_identities import asked, resolved
@@ -224,6 +224,26 @@ def test_a_hold_that_is_renewed_yields_at_the_affinity_bound(desk: Desk) -> None
         assert waited <= SETTINGS.affinity_bound
     assert desk.next() == switch
     assert waited == SETTINGS.affinity_bound
+
+
+def test_a_switch_waits_a_moment_for_the_next_turn_of_another(desk: Desk) -> None:
+    switch = desk.add(1, "b")
+    desk.queue.note_use(2, desk.now)
+    assert desk.next() is None
+    assert desk.queue.next_moment(desk.now, desk.resident, desk.since) == desk.now + LINGER
+    here = desk.add(2, "a")
+    assert desk.serve() == here
+    desk.now += LINGER
+    assert desk.next() == switch
+
+
+def test_a_switch_does_not_wait_for_its_own_client_nor_for_one_that_has_gone(desk: Desk) -> None:
+    switch = desk.add(1, "b")
+    desk.queue.note_use(1, desk.now)
+    assert desk.next() == switch
+    desk.queue.note_use(2, desk.now)
+    desk.queue.drop_client(2)
+    assert desk.next() == switch
 
 
 def test_a_clients_own_hold_does_not_keep_its_own_switch_waiting(desk: Desk) -> None:
