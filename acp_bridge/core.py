@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 #: Files that a message refers to are read as for a window of this many tokens.
 ATTACHED_WINDOW = 8192
+#: A first look at a cold library takes about this long at most.
+FIRST_LOOK_S = 2.0
 #: How long opening a session waits for what is being read from disk: its budget is 100 ms in all.
 PATIENCE_S = 0.06
 
@@ -228,8 +230,11 @@ class Core:
         reason = models.reason if not pick or models.row(pick) is not None else models.missing(pick)
         return build_picker(models.rows, models.remotes, pick, models.default, reason)
 
-    def pick(self, live: LiveConversation, value: object) -> None:
+    async def pick(self, live: LiveConversation, value: object) -> None:
         """Record the user's intent; nothing is loaded. Raises ModelNotFound for what is not offered."""
+        if value not in self.picker(live).values():
+            with anyio.move_on_after(FIRST_LOOK_S):  # a pick may come before the first look at the library is done
+                await self.models.looked.wait()
         name = checked_pick(value, self.picker(live).values())
         live.conversation.model = name
         live.recorder.touch()

@@ -85,7 +85,8 @@ class Models:
         self._advertised = Advertised()
         self._moved = anyio.Event()
         self.remotes: tuple[RemoteModel, ...] = ()
-        self.known = anyio.Event()
+        self.known = anyio.Event()  # something can be shown
+        self.looked = anyio.Event()  # the library itself has been looked at
         daemon.on_change(self.touch)
 
     @property
@@ -155,6 +156,7 @@ class Models:
         advertised = await anyio.to_thread.run_sync(
             self._inventory.look, status, self._daemon.backend, self._daemon.rejected
         )
+        self.looked.set()
         self._become(advertised)
 
     def _become(self, advertised: Advertised) -> None:

@@ -43,7 +43,7 @@ class Performer:
 
     async def _model(self, live: LiveConversation, turn: Turn, argument: str) -> str:
         if argument:
-            self._core.pick(live, argument)
+            await self._core.pick(live, argument)
             self._core.show(live, OptionsChanged())
             return f"{argument} answers from now on. It is loaded at the next message."
         current = self._core.picker(live).current
@@ -70,7 +70,7 @@ class Performer:
     async def _switch(self, live: LiveConversation, turn: Turn, argument: str) -> str:
         if not argument:
             return "Name a model: `/switch <name>`. `/model` lists them."
-        self._core.pick(live, argument)
+        await self._core.pick(live, argument)
         self._core.show(live, OptionsChanged())
         return await self._load(live, turn, argument)
 

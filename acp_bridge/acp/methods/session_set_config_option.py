@@ -22,7 +22,7 @@ async def handle(server: AcpServer, call: Call) -> SetConfigOptionResult:
     live = core.get(params.session_id)
     if params.config_id == MODEL:
         try:
-            core.pick(live, params.value)
+            await core.pick(live, params.value)
         except ModelNotFound as error:
             raise invalid("value", error.message) from error
     elif params.config_id == MODE:
