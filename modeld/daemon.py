@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 MEND_SECONDS = 10.0
 #: How long answers may take to go out before the connections are closed at the end.
 GOODBYE_SECONDS = 1.0
+#: A listing looks at the folders again when the last look is older. Seconds.
+REFRESH_SECONDS = 10.0
 
 
 class Daemon:
@@ -95,6 +97,7 @@ class Daemon:
         self._ending: tuple[str, float] | None = None
         self._wake = anyio.Event()
         self._lost = False
+        self._refreshed = -1e9
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -325,6 +328,9 @@ class Daemon:
         from shared.catalog.capability import Serveable
         from shared.catalog.rows import Live, library_rows, picker_rows
 
+        if self.clock.awake() - self._refreshed > REFRESH_SECONDS:
+            self._refreshed = self.clock.awake()
+            self.library.refresh()
         entries = await anyio.to_thread.run_sync(self.library.rows)
         live = Live(
             serveable=Serveable(backend=self.backend, standing="live"),

@@ -217,6 +217,8 @@ class Slot:
             self.pending_reload = False
         for effect in effects:
             self._do(effect)
+        if isinstance(event, ev.WorkerGone) and after.name not in ("ShuttingDown", "LostOwner"):
+            self.spawn(self.loads.clear_name(event.worker))
         if after is not before:
             if after.error is not None:
                 self.last_error = after.error

@@ -46,6 +46,8 @@ class Loads:
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._listeners: dict[int, list[Work]] = {}
         self._entries: dict[int, tuple[ModelEntry, api.MemoryPlan | None]] = {}
+        self._named: int | None = None
+        self._naming = anyio.Lock()
 
     # --- towards works -------------------------------------------------------------------------
 
@@ -163,6 +165,17 @@ class Loads:
 
     # --- effects -------------------------------------------------------------------------------
 
+    async def clear_name(self, worker: int) -> None:
+        """The worker named in the lease is gone: a successor need not look for it. A newer name is left alone."""
+        async with self._naming:
+            if self._named != worker:
+                return
+            self._named = None
+            try:
+                await self._slot.owner.clear_worker()
+            except ModeldError:
+                return  # the lease has gone too, and says by its release or its successor what is left
+
     def refused(self, worker: int, error: ModeldError) -> None:
         """A worker did not come up for a reason that has a type of its own."""
         state = self._slot.machine.state
@@ -217,7 +230,9 @@ class Loads:
             self._moved(job, entry.name, load.unloads, fraction)
 
         try:
-            await slot.owner.name_worker(host.pid, host.start_token)
+            async with self._naming:
+                self._named = worker
+                await slot.owner.name_worker(host.pid, host.start_token)
             await slot.owner.confirm()
             imported = await host.imported()
             self.runtime_digest = imported.runtime_digest

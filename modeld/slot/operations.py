@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import anyio
 
-from modeld.engine.messages import Done, Embed, Fill, Turn, Warm
+from modeld.engine.messages import Done, Embed, Fill, TrimParked, Turn, Warm
 from modeld.slot import events as ev
 from modeld.slot.work import Stopped, Work
 from modeld.turn.reaper import EngineTruth, Reaper
@@ -71,6 +71,8 @@ class Operation:
         try:
             done = await self._on_worker(lease, host, make)
             valid = done.state_valid
+            if self._kind == "turn" and valid:
+                await self._relieve(host)
             return done
         except ModeldError as error:
             slot.crew.note_exit(worker)  # a crash is told as a crash, before the slot is given back
@@ -83,6 +85,18 @@ class Operation:
                     slot.queue.note_use(work.ticket.client, slot.now())
             self.session_valid = valid
             slot.feed(ev.OperationEnded(lease=lease.number, state_valid=valid, counts_as_use=self._kind != "fill"))
+
+    async def _relieve(self, host: WorkerHost) -> None:
+        """At the turn's border: parked conversations are dropped while less than the reserve is free.
+
+        Pressure that the model itself makes is only said, never acted on.
+        """
+        slot = self._slot
+        slot.note_pressure()
+        if slot.pressure:
+            await host.run(TrimParked(turn=host.next_turn(), limit=0), lambda events: None)
+            slot.note_pressure()
+            slot.log("memory is short: parked conversations were dropped")
 
     def _explained(self, error: ModeldError) -> ModeldError:
         if self._killed is not None:

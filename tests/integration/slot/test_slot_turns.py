@@ -156,7 +156,7 @@ async def reach_decode(modeld: Modeld, client: Client, other: Client) -> Turn:
     return turn
 
 
-STAGES = {
+STAGES: dict[str, tuple[Any, dict[str, Any]]] = {
     "queued": (reach_queued, {}),
     "loading": (reach_loading, {"load_s": 1.0}),
     "prefill": (reach_prefill, {"prefill_token_s": 0.001}),

@@ -33,6 +33,9 @@ class Driver:
     def state(self) -> SlotState:
         return self.machine.state
 
+    def named(self) -> str:
+        return self.machine.state.name
+
     def feed(self, event: ev.Event, after: float = 1.0) -> list[fx.Effect]:
         self.now += after
         effects = self.machine.feed(event, self.now)
@@ -153,7 +156,7 @@ def test_an_illegal_event_carries_the_story(slot: Driver) -> None:
         slot.machine.feed(ev.GenerationFloor(floor=1), 9.0)
     assert "LoadDone" in "".join(caught.value.story)
     assert "Ready" in str(caught.value)
-    assert slot.state.name == "Ready"
+    assert slot.named() == "Ready"
 
 
 # --- loading -----------------------------------------------------------------------------------
@@ -161,13 +164,13 @@ def test_an_illegal_event_carries_the_story(slot: Driver) -> None:
 
 def test_first_load_goes_from_empty_over_loading_to_ready(slot: Driver) -> None:
     effects = slot.feed(ev.LoadAsked(target=asked(), caller=1))
-    assert slot.state.name == "Loading"
+    assert slot.named() == "Loading"
     assert kinds(effects) == ["StartWorker", "DropHandles", "SaveGeneration", "Announce"]
     assert kinds(slot.feed(ev.WorkerUp(worker=1))) == ["CheckMemory"]
     assert kinds(slot.feed(ev.MemoryChecked(job=1))) == ["SendLoad"]
     effects = slot.feed(ev.LoadDone(job=1, identity=resolved()))
     assert kinds(effects) == ["FinishLoad", "Announce"]
-    assert slot.state.name == "Ready"
+    assert slot.named() == "Ready"
     assert slot.state.generation == 1
 
 
@@ -183,7 +186,7 @@ def test_another_identity_needs_explicit_switch_intent(slot: Driver) -> None:
     with pytest.raises(ModelSwitchRequired) as caught:
         slot.feed(ev.LoadAsked(target=asked("b"), caller=2))
     assert (caught.value.active, caught.value.requested) == ("a", "b")
-    assert slot.state.name == "Ready"
+    assert slot.named() == "Ready"
 
 
 @pytest.mark.parametrize("field", [{"num_ctx": 8192}, {"min_ctx": 8192}, {"kv_type": "q8_0"}, {"adapters": ("x",)}])
@@ -203,7 +206,7 @@ def test_one_active_model_slot(slot: Driver) -> None:
     slot.load("a")
     effects = slot.feed(ev.LoadAsked(target=asked("b"), caller=2, allow_switch=True))
     assert kinds(effects)[:2] == ["CloseWorker", "StartWorker"]  # the next one imports meanwhile
-    assert slot.state.name == "Switching"
+    assert slot.named() == "Switching"
     assert slot.state.active is None
     assert slot.feed(ev.WorkerUp(worker=2)) == []  # up first: it has to wait for the old one
     assert kinds(slot.feed(ev.WorkerGone(worker=1, reason="closed"))) == ["Announce", "CheckMemory"]
@@ -243,13 +246,13 @@ def test_a_failed_switch_leaves_failed_and_never_the_old_model(slot: Driver) -> 
 def test_failed_can_be_left_by_load_and_by_unload(slot: Driver) -> None:
     slot.feed(ev.LoadAsked(target=asked(), caller=1))
     slot.feed(ev.WorkerGone(worker=1, reason="it crashed"))
-    assert slot.state.name == "Failed"
+    assert slot.named() == "Failed"
     slot.load("b", switch=False)
-    assert slot.state.name == "Ready"
+    assert slot.named() == "Ready"
     slot.feed(ev.WorkerGone(worker=2, reason="it crashed"))
-    assert slot.state.name == "Failed"
+    assert slot.named() == "Failed"
     slot.feed(ev.UnloadAsked(reason="asked for"))
-    assert slot.state.name == "Empty"
+    assert slot.named() == "Empty"
     assert slot.state.error is None
 
 
@@ -273,7 +276,7 @@ def test_a_load_is_rolled_back_ten_seconds_after_its_last_caller_went(slot: Driv
     effects = slot.feed(ev.Ticked(idle_ttl=None), after=0.2)
     assert fx.CloseWorker(worker=1, kill=True) in effects
     slot.feed(ev.WorkerGone(worker=1, reason="killed"))
-    assert slot.state.name == "Empty"
+    assert slot.named() == "Empty"
 
 
 def test_a_caller_that_comes_back_in_time_keeps_the_load(slot: Driver) -> None:
@@ -281,7 +284,7 @@ def test_a_caller_that_comes_back_in_time_keeps_the_load(slot: Driver) -> None:
     slot.feed(ev.CallerGone(caller=1))
     slot.feed(ev.LoadAsked(target=asked(), caller=2))
     assert slot.feed(ev.Ticked(idle_ttl=None), after=60.0) == []
-    assert slot.state.name == "Loading"
+    assert slot.named() == "Loading"
 
 
 def test_a_load_nobody_waits_for_is_rolled_back_at_once_when_another_is_wanted(slot: Driver) -> None:
@@ -289,7 +292,7 @@ def test_a_load_nobody_waits_for_is_rolled_back_at_once_when_another_is_wanted(s
     slot.feed(ev.CallerGone(caller=1))
     effects = slot.feed(ev.LoadAsked(target=asked("b"), caller=2))
     assert fx.CloseWorker(worker=1, kill=True) in effects
-    assert slot.state.name == "Switching"
+    assert slot.named() == "Switching"
     assert slot.state.closing == {1}
     assert slot.state.worker == 2
 
@@ -300,9 +303,9 @@ def test_a_load_that_ends_after_its_callers_went_is_unloaded_unless_used(slot: D
     slot.feed(ev.MemoryChecked(job=1))
     slot.feed(ev.CallerGone(caller=1))
     slot.feed(ev.LoadDone(job=1, identity=resolved()))
-    assert slot.state.name == "Ready"
+    assert slot.named() == "Ready"
     slot.feed(ev.Ticked(idle_ttl=None), after=10.0)
-    assert slot.state.name == "Unloading"
+    assert slot.named() == "Unloading"
 
 
 def test_unload_is_idempotent(slot: Driver) -> None:
@@ -320,7 +323,7 @@ def test_a_load_during_unload_waits_for_the_old_worker(slot: Driver) -> None:
     slot.load("a")
     slot.feed(ev.UnloadAsked(reason="asked for"))
     slot.feed(ev.LoadAsked(target=asked("b"), caller=2))
-    assert slot.state.name == "Switching"
+    assert slot.named() == "Switching"
     assert slot.feed(ev.WorkerUp(worker=2)) == []
     assert "CheckMemory" in kinds(slot.feed(ev.WorkerGone(worker=1, reason="closed")))
 
@@ -356,7 +359,7 @@ def test_a_cancel_without_valid_state_closes_the_slot_and_bumps_the_generation(s
     assert fx.CloseWorker(worker=1, kill=True) in effects
     assert slot.state.generation == before + 1
     slot.feed(ev.WorkerGone(worker=1, reason="killed"))
-    assert slot.state.name == "Empty"
+    assert slot.named() == "Empty"
 
 
 def test_a_stuck_operation_costs_the_worker_and_is_told(slot: Driver) -> None:
@@ -373,7 +376,7 @@ def test_a_late_end_of_an_older_lease_changes_nothing(slot: Driver) -> None:
     slot.feed(ev.OperationEnded(lease=7))
     slot.start(lease=8)
     assert slot.feed(ev.OperationEnded(lease=7, state_valid=False)) == []
-    assert slot.state.name == "Busy"
+    assert slot.named() == "Busy"
 
 
 def test_a_crash_in_a_turn_fails_it_with_the_new_generation(slot: Driver) -> None:
@@ -383,7 +386,7 @@ def test_a_crash_in_a_turn_fails_it_with_the_new_generation(slot: Driver) -> Non
     failed = effects[0]
     assert isinstance(failed, fx.FailOperation)
     assert failed.error["data"] == {"kind": "engine_failed", "reason": "killed by SIGKILL", "generation": 2}
-    assert slot.state.name == "Failed"
+    assert slot.named() == "Failed"
 
 
 # --- time, owner, end --------------------------------------------------------------------------

@@ -1,0 +1,162 @@
+"""The command line as people and scripts use it: words, JSON, exit codes, with and without a daemon."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modeld.cli import codes
+from modeld_process import write_models, write_script
+from shared.lease.reader import survey
+from shared.paths import DataRoot
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+
+
+class Command:
+    """`modeld ...` on this test's data root."""
+
+    def __init__(self, root: DataRoot, environ: dict[str, str]) -> None:
+        self.root = root
+        self.environ = {**os.environ, **environ}
+
+    def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "modeld", *arguments],
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=40,
+            check=False,
+        )
+        assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr
+        if code not in (0, 2):
+            assert done.stderr.startswith("modeld: "), done.stderr
+        return done
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self(*arguments, "--json").stdout)
+
+
+@pytest.fixture
+def modeld(data_root: DataRoot) -> Iterator[Command]:
+    write_models(data_root, "a", "b")
+    command = Command(data_root, write_script(data_root.path))
+    yield command
+    command("stop")
+
+
+def test_reading_commands_without_a_daemon(modeld: Command) -> None:
+    assert "start it with `modeld start`" in modeld("status", code=codes.NOT_RUNNING).stderr
+    modeld("list", code=codes.NOT_RUNNING)
+    modeld("load", "a", code=codes.NOT_RUNNING)
+    rows = modeld.json("library")["rows"]
+    assert [row["name"] for row in rows] == ["a", "b"]
+    assert "NAME" in modeld("library").stdout
+    assert "modeld is not running" in modeld("stop").stdout
+    assert modeld.json("version")["version"]
+    assert modeld("--help").stdout.count("\n") > 20
+
+
+def test_a_whole_day(modeld: Command) -> None:
+    assert "is running (pid" in modeld("start", "--backend", "scripted").stdout
+    assert "is running already" in modeld("start", "--backend", "scripted").stdout
+    status = modeld.json("status")
+    assert list(status)[:7] == ["instance", "role", "pid", "backend", "state", "generation", "active"]
+    assert [row["name"] for row in modeld.json("library")["rows"]] == ["a", "b"]
+    assert "a is loaded in" in modeld("load", "a").stdout
+    assert "it was loaded already" in modeld("load", "a").stdout
+    refused = modeld("load", "b", code=codes.REFUSED).stderr
+    assert "Switching from a to b will unload a and drop its warm context." in refused
+    assert "modeld load b --switch" in refused
+    switched = modeld("load", "b", "--switch").stdout
+    assert switched.startswith("Switching from a to b will unload a and drop its warm context.\nb is loaded")
+    text = modeld("status").stdout
+    assert "slot       Ready" in text
+    assert "model      b" in text
+    assert modeld.json("load", "b")["active"]["name"] == "b"
+    assert modeld("load", "nothing", code=codes.NOT_FOUND).stderr.count("\n") == 1
+    assert "b is unloaded" in modeld("unload").stdout
+    assert "no model was loaded" in modeld("unload").stdout
+    assert "context 1024" in modeld("describe", "a", "--ctx", "1024").stdout
+    assert "are kept" in modeld("configure", "a", "--ctx", "1024").stdout
+    assert modeld.json("load", "a")["active"]["num_ctx"] == 1024
+    assert "loaded a" in modeld("logs").stdout
+    assert "problem" not in modeld("doctor").stdout
+    assert len(modeld.json("status", "--all")) == 1
+    assert "stopped (pid" in modeld("stop").stdout
+    modeld("status", code=codes.NOT_RUNNING)
+
+
+def test_starters_that_race_leave_one_daemon(modeld: Command) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(lambda _: modeld("start", "--backend", "scripted"), range(4)))
+    assert all("modeld" in one.stdout for one in done)
+    living = survey(modeld.root).living
+    assert len({view.pid for view in living}) == 1, living
+
+
+def test_restart_comes_back_with_the_same_backend(modeld: Command) -> None:
+    modeld("start", "--backend", "scripted")
+    before = modeld.json("status")
+    modeld("restart")
+    after = modeld.json("status")
+    assert after["instance"] != before["instance"]
+    assert after["backend"] == "scripted"
+    modeld("restart", "--backend", "none")
+    assert modeld.json("status")["backend"] == "none"
+
+
+def test_a_bad_setting_names_its_source(modeld: Command) -> None:
+    modeld.environ["MODELD_QUEUE_LIMIT"] = "many"
+    assert "MODELD_QUEUE_LIMIT" in modeld("status", code=codes.USAGE).stderr
+    del modeld.environ["MODELD_QUEUE_LIMIT"]
+
+
+def test_a_daemon_that_cannot_start_says_why(modeld: Command) -> None:
+    modeld.environ["MODELD_BACKEND"] = "nonsense"
+    assert "one of auto" in modeld("start", code=codes.USAGE).stderr
+    del modeld.environ["MODELD_BACKEND"]
+
+
+def test_a_folder_is_added_to_the_library(modeld: Command, tmp_path: Path) -> None:
+    from tiny_gguf import write_tiny_gguf
+
+    config = tmp_path / "config.toml"
+    modeld.environ["MODELD_CONFIG"] = str(config)
+    config.write_text("# mine\nqueue_limit = 8\n")
+    folder = tmp_path / "more models ✓"
+    write_tiny_gguf(folder / "c.gguf", name="c", seed=9)
+    assert "now among" in modeld("library", "add", str(folder)).stdout
+    assert "already among" in modeld("library", "add", str(folder)).stdout
+    assert "# mine" in config.read_text(encoding="utf-8")
+    assert [row["name"] for row in modeld.json("library")["rows"]] == ["a", "b", "c"]
+    modeld("library", "add", str(tmp_path / "nowhere"), code=codes.NOT_FOUND)
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_pull_and_remove_with_and_without_a_daemon(modeld: Command, tmp_path: Path, running: bool) -> None:
+    from tiny_gguf import write_tiny_gguf
+
+    source = write_tiny_gguf(tmp_path / "pulled.gguf", name="pulled", seed=7)
+    if running:
+        modeld("start", "--backend", "scripted")
+    pulled = modeld.json("pull", str(source))
+    assert pulled["name"] in [row["name"] for row in modeld.json("library")["rows"]]
+    if running:
+        modeld("load", pulled["name"])
+        assert "unload it first" in modeld("rm", pulled["name"], code=codes.REFUSED).stderr
+        modeld("unload")
+    assert modeld.json("rm", pulled["name"])["removed"]
+    assert source.exists(), "what we did not write is never deleted"
+    modeld("rm", pulled["name"], code=codes.NOT_FOUND)
