@@ -147,7 +147,7 @@ class Daemon:
 
     def _has_work(self) -> bool:
         """Whether anything should come before work that can wait. Called from threads."""
-        return self._ending is not None or self.slot.current is not None or self.slot.machine.state.name != "Empty"
+        return self._ending is not None or self.slot.desk.current is not None or self.slot.machine.state.name != "Empty"
 
     @property
     def _reason(self) -> str:

@@ -112,7 +112,7 @@ class Jobs:
         loading = state.load is not None
         entry = self._slot.loads.entry_in_use()
         files: Sequence[str] = entry.parts if entry is not None else ()
-        current = self._slot.current
+        current = self._slot.desk.current
         holder = current.ticket.client_name if current is not None else "modeld"
         return set(files), ("loading" if loading else state.name.lower(), holder)
 

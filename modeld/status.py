@@ -57,7 +57,7 @@ def busy_of(slot: Slot) -> api.BusyOperation | None:
             detail=dict(view.detail) if view is not None else {},
         )
     if state.load is not None:
-        current = slot.current
+        current = slot.desk.current
         return api.BusyOperation(
             operation="switch" if state.load.unloads else "load",
             stage="loading" if state.name == "Loading" else "unloading",
@@ -76,7 +76,7 @@ def _queue(slot: Slot) -> list[api.Waiting]:
     now = slot.now()
     return [
         api.Waiting(client=ticket.client_name, model=ticket.model, waited_s=round(now - ticket.arrived, 3))
-        for ticket in slot.places()
+        for ticket in slot.desk.places()
     ]
 
 

@@ -11,7 +11,7 @@ import anyio
 import msgspec
 
 from modeld.rpc import fence
-from modeld.slot.driver import Client
+from modeld.slot.desk import Client
 from shared.errors import Unauthenticated
 from shared.protocol import api
 from shared.protocol.faults import MethodNotFound
@@ -120,7 +120,7 @@ class Server:
             left.set()
             if peer.closed_reason == "client_stalled":
                 self._daemon.log(f"{connection.info.name if connection.info else 'a client'} stopped reading")
-            self._daemon.slot.drop_client(connection.number)
+            self._daemon.slot.desk.drop_client(connection.number)
             self.changed()
 
     def close(self) -> None:
@@ -170,7 +170,7 @@ class Server:
         return found
 
     def _defect(self, method: str, error: BaseException) -> None:
-        from modeld.slot.driver import where
+        from modeld.slot.desk import where
 
         self._daemon.log(f"defect in {method}: {type(error).__name__} at {where(error)}")
 

@@ -32,9 +32,9 @@ class Stopper:
         """The work exists now; a cancel that came before stops it at once."""
         self._work = work
         if self._stopped:
-            self._slot.stop(work)
+            self._slot.desk.stop(work)
 
     def _stop(self) -> None:
         self._stopped = True
         if self._work is not None:
-            self._slot.stop(self._work)
+            self._slot.desk.stop(self._work)

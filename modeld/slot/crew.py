@@ -82,7 +82,8 @@ class Crew:
 
     async def _end(self, worker: int, host: WorkerHost, *, kill: bool) -> None:
         with anyio.CancelScope(shield=True):
-            resume(host)
+            if not kill:
+                resume(host)
             while not host.exited.is_set():
                 try:
                     await host.close(0 if kill else CLOSE_SECONDS)

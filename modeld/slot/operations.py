@@ -66,7 +66,7 @@ class Operation:
         self.generation = state.generation
         self.num_ctx = state.active.num_ctx if state.active is not None else 0
         if self._kind == "turn":
-            slot.uses.used(work.ticket.client, client, slot.now())
+            slot.desk.uses.used(work.ticket.client, client, slot.now())
         valid = False
         try:
             done = await self._on_worker(lease, host, make)
@@ -80,9 +80,9 @@ class Operation:
             raise self._explained(error) from error
         finally:
             if self._kind == "turn":
-                slot.uses.used(work.ticket.client, client, slot.now())
+                slot.desk.uses.used(work.ticket.client, client, slot.now())
                 if slot.is_connected(work.ticket.client):
-                    slot.queue.note_use(work.ticket.client, slot.now())
+                    slot.desk.queue.note_use(work.ticket.client, slot.now())
             self.session_valid = valid
             slot.feed(ev.OperationEnded(lease=lease.number, state_valid=valid, counts_as_use=self._kind != "fill"))
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeld.rpc.streaming import Stopper
 from modeld.slot import operations
-from modeld.slot.driver import Permission
+from modeld.slot.desk import Permission
 from shared.protocol import api
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Fill
     daemon.require_not_standby()
     entry = await daemon.slot.find(params.model)
     stopper = Stopper(daemon.slot, call)
-    return await daemon.slot.perform(
+    return await daemon.slot.desk.perform(
         "fill",
         connection.caller,
         entry,

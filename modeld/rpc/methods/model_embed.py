@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeld.rpc.streaming import Stopper
 from modeld.slot import operations
-from modeld.slot.driver import Permission
+from modeld.slot.desk import Permission
 from shared.protocol import api
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Embe
     permission = Permission(
         load=params.allow_load or params.allow_switch, switch=params.allow_switch, consent=True, on_busy="fail"
     )
-    return await daemon.slot.perform(
+    return await daemon.slot.desk.perform(
         "embed",
         connection.caller,
         entry,

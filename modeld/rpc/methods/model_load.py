@@ -8,7 +8,7 @@ import msgspec
 
 from modeld.rpc.streaming import Stopper
 from modeld.slot import operations
-from modeld.slot.driver import Permission
+from modeld.slot.desk import Permission
 from modeld.slot.request import merged
 from shared.protocol import api
 
@@ -30,7 +30,7 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Load
         load=True, switch=params.allow_switch, consent=True, on_busy=params.on_busy, wait_s=params.wait_s
     )
     stopper = Stopper(daemon.slot, call)
-    return await daemon.slot.perform(
+    return await daemon.slot.desk.perform(
         "load",
         connection.caller,
         entry,

@@ -17,8 +17,8 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Valu
     params = call.params(api.HoldParams)
     client, slot = connection.caller, daemon.slot
     if params.release:
-        slot.queue.release(client.number, params.run)
+        slot.desk.queue.release(client.number, params.run)
     else:
-        slot.queue.hold(client.number, client.name, params.model, params.run, slot.now())
+        slot.desk.queue.hold(client.number, client.name, params.model, params.run, slot.now())
     slot.schedule()
     return api.Value()

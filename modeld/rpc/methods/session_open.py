@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeld.rpc.streaming import Stopper
 from modeld.slot import operations
-from modeld.slot.driver import Permission
+from modeld.slot.desk import Permission
 from modeld.slot.request import identity_of
 from shared.catalog.identity import serves
 from shared.protocol import api
@@ -27,7 +27,7 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Open
     load = api.LoadParams(model=params.model, config=params.config)
     state = slot.machine.state
     if state.active is None or not serves(state.active, identity_of(entry, params.config, daemon.backend)):
-        await slot.perform(
+        await slot.desk.perform(
             "load",
             connection.caller,
             entry,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeld.rpc.streaming import Stopper
 from modeld.slot import operations
-from modeld.slot.driver import Permission
+from modeld.slot.desk import Permission
 from shared.protocol import api
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Turn
         on_busy=params.on_busy,
         wait_s=params.wait_s,
     )
-    return await daemon.slot.perform(
+    return await daemon.slot.desk.perform(
         "turn",
         connection.caller,
         entry,
