@@ -1,0 +1,274 @@
+"""The engine contract on OpenVINO GenAI: GGUF files of three families and IR folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from modeld.engine.contract import (
+    Aborted,
+    AbortFlag,
+    Account,
+    Capabilities,
+    DecodeOptions,
+    LoadedModel,
+    LoadRequest,
+    ProgressCallback,
+    Purpose,
+    SpecialTokens,
+)
+from modeld.engine.cores import engine_threads
+from modeld.engine.footprint import resident_bytes
+from modeld.engine.openvino.convert import converted
+from modeld.engine.openvino.library import Library, reason_of
+from modeld.engine.openvino.pipeline import Pipeline, Plan
+from modeld.engine.openvino.planning import make_plan, refuse_unsupported
+from modeld.engine.openvino.vocabulary import Vocabulary
+from shared.catalog.identity import ResolvedIdentity
+from shared.errors import ContextOverflow, EngineFailed, ModelLoadFailed, UnsupportedFeature
+from shared.paths import data_root
+
+T = TypeVar("T")
+_STAGES = {"begin": 20, "converted": 500, "tokenizer": 600, "pipeline": 950, "ready": 1000}
+
+
+class OpenVinoEngine:
+    """`modeld.engine.contract.Engine`. Nothing native is imported before `prepare`."""
+
+    def __init__(self, abort: AbortFlag) -> None:
+        self._abort = abort
+        self._library: Library | None = None
+        self._vocabulary: Vocabulary | None = None
+        self._pipeline: Pipeline | None = None
+        self._plan: Plan | None = None
+        self._prompt: Sequence[int] = ()
+        self._sampled: list[int] = []
+
+    def prepare(self) -> str:
+        """Import the libraries; the build's name."""
+        self._library = Library()
+        return self._library.digest()
+
+    # --- load ----------------------------------------------------------------------------------
+
+    def load(self, request: LoadRequest, progress: ProgressCallback) -> LoadedModel:
+        """As the contract says; stages header, weights, context, probe. A GGUF is converted the first time."""
+        library = self._library_of()
+        before = resident_bytes()
+        refuse_unsupported(request, library.devices())
+        progress(_STAGES["begin"], 1000)
+        folder, made = self._folder(request, library)
+        progress(_STAGES["converted"], 1000)
+        self._go_on()
+        vocabulary = self._open_vocabulary(request, library, folder)
+        progress(_STAGES["tokenizer"], 1000)
+        self._go_on()
+        plan = make_plan(request, engine_threads(request.threads))
+        capabilities = Capabilities()
+        if not request.vocabulary_only:
+            self._open_pipeline(request, library, folder, vocabulary, plan)
+            capabilities = _capabilities(vocabulary, plan)
+        progress(_STAGES["ready"], 1000)
+        return LoadedModel(
+            identity=self._identity(request, library, plan),
+            capabilities=capabilities,
+            measured_bytes=max(0, resident_bytes() - before),
+            template=str(request.model.get("template") or vocabulary.template),
+            warnings=self._warnings(vocabulary, plan, made),
+        )
+
+    def _folder(self, request: LoadRequest, library: Library) -> tuple[Path, bool]:
+        path, name = Path(request.identity.path), request.identity.name
+        if path.is_dir():
+            return path, False
+        if not path.is_file():
+            raise ModelLoadFailed(model=name, stage="header", reason=f"{path} is not there")
+        return converted(library, path, request.identity.digest, data_root().cache / "openvino", name)
+
+    def _open_vocabulary(self, request: LoadRequest, library: Library, folder: Path) -> Vocabulary:
+        try:
+            self._vocabulary = Vocabulary(library, folder, request.model)
+        except (RuntimeError, ValueError) as error:
+            raise ModelLoadFailed(model=request.identity.name, stage="weights", reason=reason_of(error)) from error
+        return self._vocabulary
+
+    def _open_pipeline(
+        self, request: LoadRequest, library: Library, folder: Path, vocabulary: Vocabulary, plan: Plan
+    ) -> None:
+        name, stage = request.identity.name, "context"
+        try:
+            self._plan = plan
+            self._pipeline = Pipeline(library, folder, vocabulary, plan)
+            self._go_on()
+            stage = "probe"
+            self._pipeline.prefill([_first_token(vocabulary)], None, _silent, self._abort)
+            self._pipeline.finish()
+        except (RuntimeError, EngineFailed) as error:
+            reason = error.reason if isinstance(error, EngineFailed) else reason_of(error)
+            raise ModelLoadFailed(model=name, stage=stage, reason=reason) from error
+
+    def _go_on(self) -> None:
+        if self._abort:
+            self.close()
+            raise Aborted
+
+    def _identity(self, request: LoadRequest, library: Library, plan: Plan) -> ResolvedIdentity:
+        asked = request.identity
+        return ResolvedIdentity(
+            backend="openvino",
+            name=asked.name,
+            digest=asked.digest,
+            path=asked.path,
+            runtime_digest=library.digest(),
+            device=plan.device,
+            num_ctx=request.num_ctx,
+            num_batch=plan.batch,
+            gpu_layers=0,
+            tensor_split=(),
+            flash_attention=True,
+            kv_type=plan.kv_type,
+            template_digest="",
+            bos_policy="",
+            reasoning_format="",
+            adapters=(),
+        )
+
+    @staticmethod
+    def _warnings(vocabulary: Vocabulary, plan: Plan, made: bool) -> tuple[str, ...]:
+        warnings = ["the model was converted for OpenVINO; its next load is quicker"] if made else []
+        if vocabulary.limit is not None and vocabulary.limit <= plan.num_ctx:
+            warnings.append(f"the tokenizer takes texts of {vocabulary.limit} tokens at most")
+        return tuple(warnings)
+
+    # --- vocabulary ----------------------------------------------------------------------------
+
+    @property
+    def special(self) -> SpecialTokens:
+        """The vocabulary's marks."""
+        return self._vocabulary_of().special
+
+    def tokenize(self, text: str, *, special: bool) -> list[int]:
+        """As the contract says. Raises ContextOverflow where the tokenizer would cut the text."""
+        vocabulary = self._vocabulary_of()
+        tokens = vocabulary.tokenize(text, special)
+        if vocabulary.limit is not None and len(tokens) >= vocabulary.limit:
+            raise ContextOverflow(context=vocabulary.limit, resident=0, additional=len(tokens))
+        return tokens
+
+    def piece(self, token: int, *, special: bool) -> bytes:
+        """As the contract says."""
+        return self._vocabulary_of().piece(token, special)
+
+    # --- turns ---------------------------------------------------------------------------------
+
+    def common_prefix(self, tokens: Sequence[int]) -> int:
+        """Tokens of this prompt whose blocks are in memory."""
+        return self._pipeline_of().ledger.match(tokens) if tokens else 0
+
+    def ensure_prefix(self, tokens: Sequence[int], purpose: Purpose = "turn", conversation: str | None = None) -> int:
+        """The pipeline finds the blocks by itself when the request is added; this tells what it will find."""
+        del purpose, conversation  # blocks are shared by content: there is no lane to choose
+        self._prompt = tokens
+        self._sampled = []
+        return self.common_prefix(tokens)
+
+    def prefill_suffix(self, options: DecodeOptions | None, progress: ProgressCallback) -> None:
+        """Chunk by chunk; the first token is sampled with the last chunk."""
+        pipeline = self._pipeline_of()
+        self._sampled = pipeline.prefill(self._prompt, options, progress, self._abort)
+        if not self._sampled:
+            pipeline.finish()
+            raise Aborted
+        if options is None:
+            pipeline.finish()
+
+    def decode(self, options: DecodeOptions) -> Iterator[int]:
+        """One step a token; sampled tokens are handed out before the next step begins."""
+        pipeline, abort, end = self._pipeline_of(), self._abort, self.special.end
+        left, tokens = options.max_tokens, self._sampled
+        while True:
+            for token in tokens:
+                yield token
+                left -= 1
+                if token in end or left == 0:
+                    return
+            if abort:
+                raise Aborted
+            if not pipeline.running:
+                return
+            last = tokens[-1] if tokens else None
+            tokens = pipeline.step()
+            if last is not None:
+                pipeline.ledger.append(last)
+
+    def end_turn(self) -> None:
+        """Blocks of the prompt and of what was generated stay until their room is needed."""
+        if self._pipeline is not None:
+            self._pipeline.finish()
+        self._sampled = []
+
+    def valid(self) -> bool:
+        """Whether the pipeline was seen empty after the last stop."""
+        return self._pipeline is not None and self._pipeline.sound
+
+    def embed(self, texts: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Not offered by this pipeline."""
+        raise UnsupportedFeature(feature="embeddings (not offered by the OpenVINO engine)")
+
+    def trim_parked(self, limit: int) -> int:
+        """Nothing is parked: warm conversations live in the pool that was planned at load."""
+        del limit
+        return 0
+
+    def measure(self) -> Account:
+        """Bytes of the process; a pool that was used counts as one lane."""
+        return Account(rss_bytes=resident_bytes(), lanes_used=self._plan.lanes if self._plan else 0)
+
+    def close(self) -> None:
+        """As the contract says."""
+        if self._pipeline is not None:
+            self._pipeline.close()
+        self._pipeline = None
+        self._vocabulary = None
+
+    # --- what must be there by now -------------------------------------------------------------
+
+    def _library_of(self) -> Library:
+        return _there(self._library)
+
+    def _vocabulary_of(self) -> Vocabulary:
+        return _there(self._vocabulary)
+
+    def _pipeline_of(self) -> Pipeline:
+        return _there(self._pipeline)
+
+
+def _there(value: T | None) -> T:
+    if value is None:
+        raise EngineFailed(reason="no model is loaded")
+    return value
+
+
+def _first_token(vocabulary: Vocabulary) -> int:
+    return vocabulary.special.bos if vocabulary.special.bos is not None else 0
+
+
+def _silent(done: int, total: int) -> None:
+    """The probe shows no progress."""
+
+
+def _capabilities(vocabulary: Vocabulary, plan: Plan) -> Capabilities:
+    special = vocabulary.special
+    return Capabilities(
+        snapshot=False,
+        reuse_counts=True,
+        trim=True,
+        cancel_prefill="chunk",
+        cancel_decode="token",
+        cancel_load=False,
+        lanes=plan.lanes,
+        fim=None not in (special.fim_prefix, special.fim_suffix, special.fim_middle),
+        grammar=True,
+        embeddings=False,
+    )

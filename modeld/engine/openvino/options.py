@@ -1,0 +1,54 @@
+"""From our sampling options to the pipeline's generation config."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modeld.engine.contract import DecodeOptions
+from shared.errors import UnsupportedFeature
+
+#: min_p of one or more is "only the best token" and refused by the pipeline.
+_MOST_MIN_P = 0.999
+
+
+def generation_config(genai: Any, options: DecodeOptions | None, end: frozenset[int]) -> Any:
+    """None: nothing will be decoded, so one token is sampled and thrown away. Raises UnsupportedFeature."""
+    config = genai.GenerationConfig()
+    config.max_new_tokens = 1 if options is None else options.max_tokens
+    config.stop_token_ids = set(end)
+    config.apply_chat_template = False
+    if options is None:
+        config.do_sample = False
+        return config
+    if options.logit_bias:
+        raise UnsupportedFeature(feature="logit_bias (not offered by OpenVINO)")
+    config.repetition_penalty = max(options.repeat_penalty, 0.01)
+    config.presence_penalty = _within(options.presence_penalty)
+    config.frequency_penalty = _within(options.frequency_penalty)
+    config.do_sample = options.temperature > 0
+    if config.do_sample:
+        _sample(config, options)
+    if options.json_schema is not None:
+        config.structured_output_config = genai.StructuredOutputConfig(json_schema=options.json_schema)
+    return config
+
+
+def _sample(config: Any, options: DecodeOptions) -> None:
+    config.temperature = options.temperature
+    if options.top_k > 0:
+        config.top_k = options.top_k
+    if 0 < options.top_p <= 1:
+        config.top_p = options.top_p
+    config.min_p = min(max(options.min_p, 0.0), _MOST_MIN_P)
+    config.rng_seed = options.seed if options.seed is not None else _draw()
+
+
+def _within(penalty: float) -> float:
+    """The pipeline takes -2 to 2, as the chat-completion interface states it."""
+    return min(max(penalty, -2.0), 2.0)
+
+
+def _draw() -> int:
+    import secrets
+
+    return secrets.randbits(31)
