@@ -82,7 +82,7 @@ async def test_greedy_answers_repeat(opened: Opener) -> None:
     other = await engine.ask("Something else.", GREEDY)
     again = await engine.ask("Say it again.", GREEDY)
     assert again.text == first.text
-    assert other.done.finish_reason == first.done.finish_reason
+    assert other.done.finish_reason in ("length", "stop")
 
 
 async def test_a_cancel_in_decode_ends_the_turn_and_leaves_the_next_as_a_fresh_one(opened: Opener) -> None:
