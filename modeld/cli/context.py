@@ -59,9 +59,22 @@ def on_busy(options: argparse.Namespace) -> tuple[api.OnBusy, float | None]:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout."""
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+    """One JSON document on stdout, every field written: scripts need no defaults."""
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(complete(value)), indent=2) + b"\n")
     sys.stdout.flush()
+
+
+def complete(value: Any) -> Any:
+    """A value of the wire with the fields that the wire leaves out."""
+    if isinstance(value, msgspec.Struct):
+        fields = {name: complete(getattr(value, name)) for name in value.__struct_fields__}
+        tag = value.__struct_config__.tag
+        return fields if tag is None else {"type": tag, **fields}
+    if isinstance(value, dict):
+        return {key: complete(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [complete(item) for item in value]
+    return value
 
 
 def size_text(count: int | None) -> str:

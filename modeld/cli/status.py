@@ -10,7 +10,7 @@ import anyio.to_thread
 
 from modeld.cli import codes
 from modeld.cli.client import Connection, absent, targets
-from modeld.cli.context import Context, print_json, size_text
+from modeld.cli.context import Context, complete, print_json, size_text
 from shared.errors import DaemonError
 from shared.lease.reader import survey
 from shared.protocol import api
@@ -53,7 +53,7 @@ async def _watch(connection: Connection, *, as_json: bool) -> int:
         if as_json:
             import msgspec
 
-            print(msgspec.json.encode(status).decode("utf-8"), flush=True)
+            print(msgspec.json.encode(complete(status)).decode("utf-8"), flush=True)
         else:
             clear = "\x1b[H\x1b[2J" if sys.stdout.isatty() else ""
             print(clear + text(status), flush=True)
