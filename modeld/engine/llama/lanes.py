@@ -13,6 +13,8 @@ import msgspec
 
 #: A lane cut back by less than this many tokens is not worth a copy of what is lost.
 WORTH_PARKING = 64
+#: Prompts of one model begin alike (begin mark, role): less in common than this makes no lane the right one.
+WORTH_CUTTING = 16
 
 
 class Checkpoint(msgspec.Struct, eq=False):
@@ -35,9 +37,10 @@ class State(msgspec.Struct, eq=False):
     def usable(self, prompt: Sequence[int]) -> int:
         """Tokens of `prompt` that need no prefill if this state is taken; the last one always does."""
         common = min(common_prefix(self.tokens, prompt), len(prompt) - 1)
-        if common == len(self.tokens) or common >= self.floor:
-            return common
-        return max((one.length for one in self.checkpoints if one.length <= common), default=0)
+        if common < len(self.tokens) and common < self.floor:
+            common = max((one.length for one in self.checkpoints if one.length <= common), default=0)
+        lost = len(self.tokens) - common
+        return 0 if common < WORTH_CUTTING and lost >= WORTH_PARKING else common
 
 
 class Lane(msgspec.Struct, eq=False):

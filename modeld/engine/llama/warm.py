@@ -50,6 +50,7 @@ class WarmStore:
         """The lane that now holds the longest warm prefix of the prompt and nothing else."""
         if fill and self._fill is not None:
             lane = self._fill
+            self.memory.note_floor(lane)
             self.memory.cut(lane, lane.state.usable(prompt))
         else:
             lane = self._take_chat(prompt, conversation)
@@ -58,6 +59,8 @@ class WarmStore:
         return lane
 
     def _take_chat(self, prompt: Sequence[int], conversation: str | None) -> Lane:
+        for one in self._lanes:
+            self.memory.note_floor(one)  # a window's cells are overwritten by other lanes' turns too
         choice = choose(self._lanes, self._parked, prompt, conversation)
         lane = choice.lane
         if choice.restore is not None:

@@ -109,6 +109,7 @@ class Engines:
         model: dict[str, Any] | None = None,
         deadline: float = 2.0,
         vocabulary_only: bool = False,
+        threads: int = 1,
         **fields: Any,
     ) -> Engine:
         """A worker with this model resident."""
@@ -119,6 +120,7 @@ class Engines:
             identity=identity(path, backend, **fields),
             model=model or {},
             num_ctx=num_ctx,
+            threads=threads,
             parked_bytes=parked_bytes,
             template_deadline=deadline,
             vocabulary_only=vocabulary_only,

@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import psutil
 import pytest
-from engine_bench import GREEDY, Engines, identity, user
+from engine_bench import GREEDY, Engines, identity
 
 from modeld.engine import exits
 from modeld.engine.host import WorkerHost
