@@ -62,7 +62,10 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """What keeps the number of states finite. `whole_looks`: listing and reading are one step."""
+    """What keeps the number of states finite.
+
+    `whole_looks`: listing and reading are one step; `begun`: one owns already.
+    """
 
     processes: int = 3
     epochs: int = 3
@@ -72,6 +75,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     floors: tuple[int, ...] = ()
     releases: bool = True
     whole_looks: bool = False
+    begun: bool = False
 
 
 replace = msgspec.structs.replace
@@ -89,7 +93,11 @@ class Model:
 
     def start(self) -> State:
         floors = self.bounds.floors or (0,) * self.bounds.processes
-        return State((), tuple(Process(floor=floor) for floor in floors), self.bounds.crashes)
+        processes = tuple(Process(floor=floor) for floor in floors)
+        if not self.bounds.begun:
+            return State((), processes, self.bounds.crashes)
+        owner = Process(at="own", mine=1, sequence=1, tenure=policy.begin(TTL, 0.0), renewals=self.bounds.renewals)
+        return _ordered(State(((1, File(0, 1)),), (owner, *processes[1:]), self.bounds.crashes))
 
     # --- what may happen next ---
 

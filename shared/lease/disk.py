@@ -84,7 +84,10 @@ def create_exclusive(path: Path, data: bytes, unique: str) -> bool:
 
 
 def replace(path: Path, data: bytes, unique: str) -> None:
-    """Put `data` in the place of `path`, atomically; on a full disk, within the file that is there."""
+    """Put `data` in the place of `path`, atomically; on a full disk, within the file that is there.
+
+    `data` is text that trailing blanks do not change.
+    """
     temporary = path.with_name(f".{path.name}.{unique}.tmp")
     try:
         _write_new(temporary, data, sync=False)
@@ -94,11 +97,6 @@ def replace(path: Path, data: bytes, unique: str) -> None:
         if error.errno in _FULL and _overwrite(path, data):
             return
         raise
-
-
-def write_private(path: Path, data: bytes, unique: str) -> None:
-    """As `replace`: everything here is written 0600 anyway, this one says that it matters."""
-    replace(path, data, unique)
 
 
 def unlink(path: Path) -> bool:
@@ -167,7 +165,7 @@ def _replace(temporary: Path, path: Path) -> None:
 
 
 def _overwrite(path: Path, data: bytes) -> bool:
-    """Write over a file of at least this length: needs no new block on most filesystems.
+    """Write over a file that is long enough: needs no new block on most filesystems. For padded text.
 
     A reader may see a mixture; that is unparseable and counts as held.
     """
@@ -176,10 +174,10 @@ def _overwrite(path: Path, data: bytes) -> bool:
     except OSError:
         return False
     try:
-        length = os.fstat(descriptor).st_size
-        if length < len(data):
+        length, text = os.fstat(descriptor).st_size, data.rstrip()
+        if length <= len(text):
             return False
-        os.write(descriptor, data.ljust(length))
+        os.write(descriptor, text.ljust(length - 1) + b"\n")
     except OSError:
         return False
     finally:

@@ -14,7 +14,8 @@ import msgspec
 
 #: Record layout. A newer one is read as far as its fields are known.
 FORMAT = 1
-#: Records are padded to a multiple of this many bytes, so that a renewal on a full disk fits in place.
+#: Records are padded to a multiple of this many bytes, with one more to spare, so that on a full disk a
+#: renewal, a worker's name and the release fit in place.
 PAD_BYTES = 512
 #: A ttl outside this range in a record is not believed: nobody may lock others out for days. Seconds.
 LEAST_TTL = 0.05
@@ -140,7 +141,7 @@ def encode(record: LeaseRecord | PresenceRecord) -> bytes:
     fields = msgspec.to_builtins(record)
     extra = fields.pop("extra")
     text = msgspec.json.format(msgspec.json.encode({**extra, **fields}), indent=1)
-    return text.ljust((len(text) // PAD_BYTES + 1) * PAD_BYTES - 1) + b"\n"
+    return text.ljust((len(text) // PAD_BYTES + 2) * PAD_BYTES - 1) + b"\n"
 
 
 def decode_lease(data: bytes, epoch: int) -> LeaseRecord:

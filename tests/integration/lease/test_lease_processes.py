@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import functools
 import signal
 import statistics
@@ -257,41 +258,52 @@ POINTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("how", ["kill", "stop", "term"])
-@pytest.mark.parametrize("point", POINTS)
-def test_a_process_that_ends_or_freezes_at_any_point_is_followed(
-    data_root: DataRoot, start: Start, point: str, how: str
-) -> None:
-    victim = start(MODELD_CRASH_POINT=f"{point}:{how}")
-    victim.send("ensure")
-    worker = None
-    if point == "worker.named":
-        worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-        victim.wait("answer", "ensure")
-        victim.send(f"worker {worker.pid}")
-    if point.startswith("release"):
-        victim.wait("answer", "ensure")
-        victim.send("release stop")
-    if how == "stop":
-        _until(lambda: _stopped(victim.pid))
-    else:
-        victim.process.wait(10)
-    successor = start()
+def test_a_process_that_ends_or_freezes_at_any_point_is_followed(data_root: DataRoot, how: str) -> None:
+    """Each point on a data root of its own, a few at a time: most of it is waiting."""
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        ran = {point: pool.submit(_is_followed, DataRoot(data_root.path / point), point, how) for point in POINTS}
+    for future in ran.values():
+        future.result()
+
+
+def _is_followed(root: DataRoot, point: str, how: str) -> None:
+    root.path.mkdir(mode=0o700)
+    running = [Instance(root, MODELD_CRASH_POINT=f"{point}:{how}")]
+    worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(120)"])
     try:
-        _until(lambda: "epoch" in successor.ask("ensure"), patience=20.0)
-        assert successor.ask("status")["valid"]
-        if worker is not None:
-            worker.wait(5)
+        victim = running[0]
+        victim.ready()
+        _go_to(point, victim, worker.pid)
+        if how == "stop":
+            _until(lambda: _stopped(victim.pid))
+        else:
+            victim.process.wait(10)
+        successor = Instance(root)
+        running.append(successor)
+        successor.ready()
+        _until(lambda: "epoch" in successor.ask("ensure"), patience=30.0)
+        if point == "worker.named":
+            assert worker.wait(5) == -signal.SIGKILL
         if how == "stop":
             victim.signal(signal.SIGCONT)
             _let_pass(TTL)
             assert _ended_or_idle(victim)
-        assert successor.ask("status")["valid"]
+        assert successor.ask("status")["valid"], point
         assert successor.ask("turn")["turn"] >= 1
     finally:
-        if worker is not None:
-            worker.kill()
-            worker.wait()
+        worker.kill()
+        worker.wait()
+        for instance in running:
+            instance.end()
+
+
+def _go_to(point: str, victim: Instance, worker: int) -> None:
+    victim.send("ensure")
+    if point.startswith(("worker", "release")):
+        victim.wait("answer", "ensure")
+        victim.send(f"worker {worker}" if point.startswith("worker") else "release stop")
 
 
 def _is_standby(one: Instance) -> bool:

@@ -80,6 +80,19 @@ def _without_margin(
     return policy.judge(sighting, unmoved + 3.0, me, liveness, usual)
 
 
+def _claims_give_short_cuts(
+    sighting: Sighting | None, unmoved: float, me: Identity, liveness: policy.Liveness, usual: float
+) -> Standing:
+    if sighting is not None and sighting.record is not None and sighting.record.sequence == policy.CLAIMED:
+        record = msgspec.structs.replace(sighting.record, sequence=1)
+        sighting = msgspec.structs.replace(sighting, record=record)
+    return policy.judge(sighting, unmoved, me, liveness, usual)
+
+
+#: All that three can do to an owner in three epochs; the soak run goes through it to the end.
+THREE = Bounds(processes=3, epochs=3, crashes=0, keep=4, releases=False, whole_looks=True, begun=True)
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("rules", "bounds"),
@@ -92,6 +105,7 @@ def _without_margin(
         pytest.param(Rules(wrote=_from_the_end_of_the_write), TWO, id="validity from the end of the write"),
         pytest.param(Rules(wrote=_blind_to_successors), TWO, id="a renewal that does not list"),
         pytest.param(Rules(judge=_without_margin), TWO, id="a contender in a hurry"),
+        pytest.param(Rules(judge=_claims_give_short_cuts), THREE, id="a withdrawn claim counts as a release"),
     ],
 )
 def test_the_check_finds_the_fault_in_a_weaker_protocol(rules: Rules, bounds: Bounds) -> None:
