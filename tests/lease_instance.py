@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -108,6 +109,9 @@ class Instance:
             return {"backends": await self.store.backends()}
         if name == "turn":
             return {"turn": await self.store.begin_turn("client", "model")}
+        if name == "lock":
+            await self.store.write(lambda _db, _i, _e: os.kill(os.getpid(), signal.SIGSTOP))
+            return {}
         if name == "recovered":
             found = self.store.recovered
             return {"abandoned": found.abandoned if found else None, "backends": found.backends if found else None}

@@ -197,6 +197,18 @@ def test_coordination_survives_takeover(data_root: DataRoot, start: Start) -> No
     assert recovered["abandoned"] == 1
 
 
+def test_an_owner_stopped_inside_a_transaction_does_not_lock_its_successor_out(start: Start) -> None:
+    owner = start()
+    owner.ask("ensure")
+    standby = start()
+    _until(lambda: _is_standby(standby))
+    owner.send("lock")
+    _until(lambda: _stopped(owner.pid))
+    standby.wait("event", "acquired", patience=30.0)
+    assert owner.process.wait(5) == -signal.SIGKILL
+    assert standby.ask("turn")["turn"] == 1
+
+
 def test_an_owner_in_another_pid_namespace_is_not_taken_for_dead(data_root: DataRoot, start: Start) -> None:
     wrap = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
     if subprocess.run([*wrap, "true"], capture_output=True, check=False).returncode != 0:

@@ -1,0 +1,66 @@
+"""When an instance steps in by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from modeld.owner.ownership import _Standby
+from shared.lease.contender import Look
+from shared.lease.policy import Mark, Sighting, Standing
+from shared.lease.record import LeaseRecord, Released
+
+pytestmark = pytest.mark.unit
+PATIENCE = 12.5
+
+
+def look(standing: Standing, epoch: int = 3, reason: str = "") -> Look:
+    released = Released(reason=reason, at=0.0) if reason else None
+    record = LeaseRecord(instance="gone", epoch=epoch, pid=1, sequence=4, released=released)
+    return Look(standing=standing, sighting=Sighting(epoch=epoch, mark=Mark(epoch, 4), record=record))
+
+
+def rank(place: int | None) -> Callable[[str], int | None]:
+    def of(gone: str) -> int | None:
+        assert gone == "gone"  # the dead owner's own presence stands in nobody's way
+        return place
+
+    return of
+
+
+@pytest.mark.parametrize("end", [look("dead"), look("expired"), look("released", reason="lost")])
+def test_the_oldest_steps_in_at_once_after_a_crash_it_saw(end: Look) -> None:
+    standby = _Standby()
+    assert not standby.saw(look("held"), 0.0, rank(0), PATIENCE)
+    assert standby.saw(end, 0.1, rank(0), PATIENCE)
+
+
+@pytest.mark.parametrize("reason", ["stop", "restart", "upgrade", "shutdown", "withdrawn"])
+def test_nobody_steps_in_after_a_wish(reason: str) -> None:
+    standby = _Standby()
+    standby.saw(look("held"), 0.0, rank(0), PATIENCE)
+    for now in (0.1, 100.0, 10_000.0):
+        assert not standby.saw(look("released", reason=reason), now, rank(0), PATIENCE)
+
+
+def test_a_crash_before_our_time_is_nobodys_business() -> None:
+    standby = _Standby()
+    assert not standby.saw(look("dead"), 0.0, rank(0), PATIENCE)
+    assert not standby.saw(look("dead"), 1000.0, rank(0), PATIENCE)
+    standby.saw(look("held", epoch=4), 1001.0, rank(0), PATIENCE)
+    assert not standby.saw(look("dead", epoch=5), 1002.0, rank(0), PATIENCE)
+
+
+def test_a_younger_one_waits_for_the_older_and_steps_in_only_if_they_do_not() -> None:
+    standby = _Standby()
+    standby.saw(look("held"), 0.0, rank(2), PATIENCE)
+    assert not standby.saw(look("dead"), 1.0, rank(2), PATIENCE)
+    assert not standby.saw(look("dead"), 1.0 + 2 * PATIENCE - 0.1, rank(2), PATIENCE)
+    assert standby.saw(look("dead"), 1.0 + 2 * PATIENCE, rank(2), PATIENCE)
+
+
+def test_one_that_nobody_can_find_does_not_step_in() -> None:
+    standby = _Standby()
+    standby.saw(look("held"), 0.0, rank(None), PATIENCE)
+    assert not standby.saw(look("dead"), 1.0, rank(None), PATIENCE)
