@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from shared.settings import Settings
 
 #: How often the parent is looked for; each look wakes an idle process.
-PARENT_CHECK_S = 10.0
+PARENT_CHECK_S = 15.0
 
 
 def make_core(root: DataRoot, settings: Settings) -> Core:

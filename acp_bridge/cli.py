@@ -1,4 +1,4 @@
-"""The commands of `acp-bridge` besides the faces: chat, models, doctor, install.
+"""The commands of `acp-bridge` besides the faces: chat, models, doctor.
 
 Exit codes: 0 done; 1 a typed error (its message on standard error); 2 wrong usage; 130 cancelled.
 """
@@ -27,10 +27,6 @@ def run(arguments: Sequence[str]) -> int:
         from acp_bridge.reports import doctor
 
         return int(doctor(as_json=options.json))
-    if options.command == "install":
-        from acp_bridge.install import install
-
-        return int(install(options))
     _parser().print_help(sys.stderr)
     return 2
 
@@ -45,9 +41,6 @@ def _parser() -> argparse.ArgumentParser:
     for name, text in (("models", "the models an editor would show"), ("doctor", "check what works")):
         reading = commands.add_parser(name, help=text)
         reading.add_argument("--json", action="store_true", help="for programs")
-    install = commands.add_parser("install", help="show or write the settings that make an editor use this agent")
-    install.add_argument("editor", nargs="?", choices=("zed", "jetbrains"), help="all, when left out")
-    install.add_argument("--write", action="store_true", help="write them instead of showing them")
     return parser
 
 

@@ -105,10 +105,13 @@ class Models:
 
     @property
     def default(self) -> str:
-        """The model of a conversation in which nobody picked yet: the one active last, else the first."""
-        chat = [row.name for row in self.rows if not row.embedding_only]
+        """The model of a conversation in which nobody picked yet: the one active last, else the first made for chat."""
+        chat = [row for row in self.rows if not row.embedding_only]
         last = self._advertised.last_active
-        return last if last in chat else (chat[0] if chat else "")
+        if last in [row.name for row in chat]:
+            return last
+        best = [row for row in chat if row.has_template] or chat
+        return best[0].name if best else ""
 
     def row(self, name: str) -> api.LibraryRow | None:
         """The advertised row of a model."""

@@ -54,4 +54,5 @@ class RowCache:
 
 def light(entry: ModelEntry) -> ModelEntry:
     """The entry without what only an engine needs, so that a hundred of them are read in a millisecond."""
-    return msgspec.structs.replace(entry, template="", templates=(), kv=(), tensor_types={}, shards=())
+    mark = entry.template[:1]  # that there is one decides which model is the default
+    return msgspec.structs.replace(entry, template=mark, templates=(), kv=(), tensor_types={}, shards=())

@@ -20,11 +20,12 @@ from shared.errors import (
     DaemonError,
     DaemonRestarting,
     DaemonUnreachable,
+    ModeldError,
     NotOwner,
     StaleFence,
 )
 from shared.protocol import api
-from shared.protocol.faults import PeerGone
+from shared.protocol.faults import BadAnswer, PeerGone
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -112,8 +113,20 @@ class Daemon:
                 except (DaemonError, ConnectionRefused):
                     await self._away()
                 else:
+                    await self._learn_rejected()
                     await link.peer.closed.wait()
                     self._lost(link)
+
+    async def _learn_rejected(self) -> None:
+        """Which models this instance will not run, as it says itself; an instance that cannot say rejects none."""
+        try:
+            listed = await self.call("model/list", api.LibraryParams(), api.LibraryResult)
+        except ModeldError:
+            return
+        rejected = {row.name: row.reason or row.state for row in listed.rows if row.state == "rejected"}
+        if rejected != self.rejected:
+            self.rejected = rejected
+            self._tell()
 
     async def _away(self) -> None:
         """Until the records move, or a silent daemon deserves another try."""
@@ -207,6 +220,8 @@ class Daemon:
             raise DaemonRestarting(hint=str(error), retryable=True) from error
         except TimeoutError as error:
             raise DaemonUnreachable(hint="it does not answer", retryable=True) from error
+        except BadAnswer as error:
+            raise DaemonUnreachable(hint=str(error), retryable=False) from error
         finally:
             if not greeted:
                 link.peer.close()
@@ -229,6 +244,8 @@ class Daemon:
                 self._leave(link)
             except PeerGone:
                 self._lost(link)
+            except BadAnswer as error:
+                raise DaemonUnreachable(hint=str(error), retryable=False) from error
         raise DaemonRestarting(hint="the owner keeps changing", retryable=True)
 
     async def turn(self, params: api.TurnParams, on_event: OnEvent, cancel: Cancel) -> api.TurnResult:
@@ -246,6 +263,8 @@ class Daemon:
             except PeerGone as error:
                 self._lost(link)
                 raise DaemonRestarting(hint=str(error), retryable=True) from error
+            except BadAnswer as error:
+                raise DaemonUnreachable(hint=str(error), retryable=False) from error
         raise DaemonRestarting(hint="the owner keeps changing", retryable=True)
 
     async def _turn_on(self, link: Link, params: api.TurnParams, on_event: OnEvent, cancel: Cancel) -> api.TurnResult:

@@ -238,6 +238,7 @@ class Client:
 
     @staticmethod
     async def _no_answer(method: str, params: dict[str, Any]) -> Any:
+        del params
         raise MethodNotFound(method=method)
 
     async def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -373,7 +374,7 @@ async def bridge(bench: Bench, *, pid: int = 1) -> AsyncIterator[Client]:
         )
         client.__init__(peer, check)  # type: ignore[misc]
         bench.core, bench.client = core, client
-        core.daemon.on_change(lambda: client.arrived.set())
+        core.daemon.on_change(client.arrived.set)
         group.start_soon(server.serve, ours)
         group.start_soon(peer.run)
         yield client

@@ -6,7 +6,6 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +82,8 @@ class World:
 
 
 @pytest.fixture
-def world(short_tmp: Path) -> Iterator[World]:
-    yield World(short_tmp)
+def world(short_tmp: Path) -> World:
+    return World(short_tmp)
 
 
 def test_initialize_imports_nothing_heavy(world: World) -> None:

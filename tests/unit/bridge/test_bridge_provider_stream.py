@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from acp_bridge.providers.config import read_providers
 from acp_bridge.providers.stream import StreamReader
 from shared.protocol import api

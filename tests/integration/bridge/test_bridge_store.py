@@ -1,0 +1,180 @@
+"""Conversations on disk: order, growth, pages, claims, damage, and a database of another version."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from acp_bridge.session.events import Card, Said, TextPart, TurnEnded, UserSaid
+from acp_bridge.session.recorder import Recorder
+from acp_bridge.session.state import Conversation
+from acp_bridge.session.store import CLAIM_TTL, EMPTY_KEPT_S, PAGE, Claimant, Store
+from counts import scaled
+from shared.clock import ManualClock
+from shared.errors import ConversationBusy, RootUnusable
+
+pytestmark = [pytest.mark.anyio, pytest.mark.integration]
+
+ME = Claimant(pid=1, token="a", holder="Zed")
+OTHER = Claimant(pid=2, token="b", holder="Cursor")
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    made = Store(tmp_path / "bridge.db", lambda pid, token: True)
+    yield made
+    made.close()
+
+
+def said(conversation: str, store: Store, *texts: str) -> Conversation:
+    made = Conversation(id=conversation, cwd="/w", created=1.0, updated=1.0)
+    store.save(made)
+    for place, text in enumerate(texts):
+        store.put(conversation, place, Said(message="m", text=text))
+    return made
+
+
+async def test_events_come_back_in_order(store: Store) -> None:
+    clock = ManualClock()
+    recorder = Recorder(Conversation(id="c", cwd="/w"), store, clock)
+    recorder.touch()
+    recorder.add(UserSaid(message="u", parts=[TextPart(text="hi")]))
+    recorder.add(Card(card="k", title="Read", status="pending"))
+    recorder.grow("said", "a", "one ")
+    recorder.flush()
+    recorder.grow("said", "a", "two")
+    recorder.add(Card(card="k", title="Read", status="completed"))
+    recorder.grow("thought", "a", "hm")
+    recorder.add(TurnEnded(stop="end_turn"))
+    loaded = await store.load("c")
+    assert loaded is not None
+    assert loaded.events == recorder.conversation.events
+    assert [type(event).__name__ for event in loaded.events] == ["UserSaid", "Card", "Said", "Thought", "TurnEnded"]
+    assert loaded.events[1].status == "completed"  # type: ignore[union-attr]
+    assert loaded.events[2].text == "one two"  # type: ignore[union-attr]
+
+
+async def test_text_that_grows_is_saved_by_flush(store: Store, tmp_path: Path) -> None:
+    recorder = Recorder(Conversation(id="c", cwd="/w"), store, ManualClock())
+    recorder.touch()
+    recorder.grow("said", "a", "half")
+    recorder.flush()
+    await store.flush()
+    other = Store(tmp_path / "bridge.db", lambda pid, token: True)
+    loaded = await other.load("c")
+    other.close()
+    assert loaded is not None
+    assert loaded.events == [Said(message="a", text="half")]
+
+
+async def test_many_conversations_and_a_long_one(store: Store) -> None:
+    for number in range(scaled(1000)):
+        said(f"c{number:04}", store, "hi")
+    big = "x" * 1000
+    said("long", store, *[big] * scaled(5000))
+    pages, after = 0, None
+    seen: list[str] = []
+    while page := await store.list(None, after, set()):
+        seen += [row.id for row in page]
+        after = (page[-1].updated, page[-1].id)
+        pages += 1
+    assert len(seen) == len(set(seen)) == scaled(1000) + 1
+    assert pages == -(-len(seen) // PAGE)
+    loaded = await store.load("long")
+    assert loaded is not None
+    assert len(loaded.events) == scaled(5000)
+
+
+async def test_one_damaged_event_does_not_spoil_the_rest(store: Store, tmp_path: Path) -> None:
+    said("c", store, "one", "two", "three")
+    await store.flush()
+    with sqlite3.connect(tmp_path / "bridge.db") as db:
+        db.execute("update events set body = x'7b' where place = 1")
+    db.close()
+    loaded = await store.load("c")
+    assert loaded is not None
+    assert [event.text for event in loaded.events] == ["one", "three"]  # type: ignore[union-attr]
+
+
+async def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
+    path = tmp_path / "bridge.db"
+    path.write_bytes(b"this is no database at all" * 100)
+    store = Store(path, lambda pid, token: True)
+    said("c", store, "hi")
+    await store.flush()
+    assert await store.load("c") is not None
+    assert store.damaged
+    assert (tmp_path / "bridge.damaged").exists()
+    store.close()
+
+
+async def test_a_newer_database_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "bridge.db"
+    with sqlite3.connect(path) as db:
+        db.execute("pragma user_version = 99")
+    db.close()
+    store = Store(path, lambda pid, token: True)
+    with pytest.raises(RootUnusable, match="newer"):
+        await store.load("c")
+    store.close()
+
+
+async def test_a_root_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    store = Store(tmp_path / "file" / "bridge.db", lambda pid, token: True)
+    with pytest.raises(RootUnusable) as refused:
+        await store.load("c")
+    assert "bridge.db" in refused.value.path
+    store.close()
+
+
+async def test_empty_conversations_are_forgotten_after_a_day(store: Store) -> None:
+    said("empty", store)
+    said("full", store, "hi")
+    store.sweep(EMPTY_KEPT_S + 2)
+    assert await store.load("empty") is None
+    assert await store.load("full") is not None
+
+
+async def test_the_list_shows_empty_ones_only_while_open(store: Store) -> None:
+    said("empty", store)
+    assert await store.list(None, None, set()) == []
+    assert [row.id for row in await store.list(None, None, {"empty"})] == ["empty"]
+
+
+# --- claims ------------------------------------------------------------------------------------
+
+
+async def test_a_claim_keeps_others_out_until_it_is_given_up(store: Store) -> None:
+    said("c", store, "hi")
+    await store.claim("c", ME, 100.0)
+    await store.claim("c", ME, 101.0)
+    with pytest.raises(ConversationBusy) as busy:
+        await store.claim("c", OTHER, 102.0)
+    assert busy.value.opened_in == "Zed"
+    store.release("c", ME)
+    await store.claim("c", OTHER, 103.0)
+    assert not await store.holds("c", ME)
+
+
+async def test_a_dead_process_holds_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path / "bridge.db", lambda pid, token: pid != 1)
+    await store.claim("c", ME, 100.0)
+    await store.claim("c", OTHER, 101.0)
+    store.close()
+
+
+@pytest.mark.parametrize("now", [100.0 + CLAIM_TTL + 1, 50.0])
+async def test_a_claim_that_cannot_be_seen_ends_with_its_time(store: Store, now: float) -> None:
+    await store.claim("c", ME, 100.0)
+    await store.claim("c", OTHER, now)
+
+
+async def test_a_take_over_is_a_word_away(store: Store) -> None:
+    await store.claim("c", ME, 100.0)
+    await store.claim("c", OTHER, 101.0, take_over=True)
+    with pytest.raises(ConversationBusy):
+        await store.claim("c", ME, 102.0)
