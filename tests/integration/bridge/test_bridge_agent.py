@@ -147,7 +147,8 @@ async def test_auto_mode_edits_unasked_and_asks_for_commands(agent: Bench) -> No
 
 async def test_the_same_call_again_and_again_ends_the_turn(agent: Bench) -> None:
     async with running(agent) as daemon, bridge(agent) as client:
-        scripted(daemon, *[[("list_folder", {})]] * 10)
+        again: list[tuple[str, dict[str, Any]]] = [("list_folder", {})]
+        scripted(daemon, *[again] * 10)
         session = await begin(client, agent)
         assert (await client.prompt(session, "look"))["stopReason"] == "end_turn"
         assert len(daemon.turns) == 4

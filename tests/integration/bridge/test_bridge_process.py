@@ -11,8 +11,8 @@ from typing import Any
 
 import anyio
 import pytest
-from bridge_fakes import FakeDaemon, says, until_cancelled
 
+from bridge_fakes import FakeDaemon, says, until_cancelled
 from clients.bridge import Bridge, BridgeError, private_environment
 from clients.npm import node_modules
 from clients.schema import WireCheck

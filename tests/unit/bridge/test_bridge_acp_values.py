@@ -13,7 +13,7 @@ from acp_bridge.acp.options import config_options
 from acp_bridge.acp.updates import Updates
 from acp_bridge.picker import Choice, Group, Picker
 from acp_bridge.session.attach import path_of
-from acp_bridge.session.events import Card, Change, Said, TextItem, UserSaid
+from acp_bridge.session.events import Card, Change, Said, Shown, TextItem, UserSaid
 from shared.protocol.faults import InvalidParams
 
 pytestmark = pytest.mark.unit
@@ -24,7 +24,7 @@ def wire(value: Any) -> Any:
 
 
 def test_the_baseline_goes_both_ways() -> None:
-    blocks = [
+    blocks: list[dict[str, Any]] = [
         {"type": "text", "text": "hi"},
         {"type": "resource_link", "uri": "file:///a", "name": "a"},
         {"type": "resource", "resource": {"uri": "file:///b", "text": "x"}},
@@ -89,7 +89,8 @@ def test_a_new_file_has_no_old_text() -> None:
 
 
 def test_a_replay_shows_the_user_too() -> None:
-    events = [UserSaid(message="m", parts=parts_of([{"type": "text", "text": "hi"}])), Said(message="a", text="yo")]
+    hello = UserSaid(message="m", parts=parts_of([{"type": "text", "text": "hi"}]))
+    events: list[Shown] = [hello, Said(message="a", text="yo")]
     assert [wire(update)["sessionUpdate"] for update in Updates().replay(events)] == [
         "user_message_chunk",
         "agent_message_chunk",

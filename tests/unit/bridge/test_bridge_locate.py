@@ -68,7 +68,7 @@ def test_dead_instances_are_not_called() -> None:
 def test_each_state_is_a_typed_error(survey: Survey, noticed: dict[str, float], expected: type) -> None:
     error = state(survey, noticed=noticed).error()
     assert type(error) is expected
-    assert error.hint
+    assert error.hint  # type: ignore[attr-defined]
 
 
 def test_nothing_installed() -> None:

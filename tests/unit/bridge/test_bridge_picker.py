@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_bridge.picker import NOTHING, RemoteModel, build_picker, describe, short_name
+from acp_bridge.picker import NOTHING, Picker, RemoteModel, build_picker, describe, short_name
 from acp_bridge.resolve import HealDebounce, checked_pick, resolve, resolve_healed
 from shared.errors import ModelNotFound, NoAvailableModel, NoSatisfactoryModel
 from shared.protocol.api import LibraryRow, RowState
@@ -45,9 +45,12 @@ def test_the_current_value_is_always_offered(names: list[str], pick: str, defaul
 def test_the_gap_changes_descriptions_alone(names: list[str], pick: str) -> None:
     before = build_picker([row(name, "loaded") for name in names], [], pick, "a", "")
     within = build_picker([row(name, "restarting", reason="restarting") for name in names], [], pick, "a", "")
-    shape = lambda picker: [  # noqa: E731
-        (group.id, group.name, [(choice.value, choice.name) for choice in group.choices]) for group in picker.groups
-    ]
+
+    def shape(picker: Picker) -> list[tuple[str, str, list[tuple[str, str]]]]:
+        return [
+            (group.id, group.name, [(choice.value, choice.name) for choice in group.choices]) for group in picker.groups
+        ]
+
     assert shape(before) == shape(within)
     assert before.current == within.current
 
@@ -108,7 +111,7 @@ async def test_a_miss_heals_once() -> None:
         healed += 1
         rows.append(row("a"))
 
-    assert (await resolve_healed(lambda: resolve("a", rows, [], ""), reconcile)).name == "a"  # type: ignore[union-attr]
+    assert (await resolve_healed(lambda: resolve("a", rows, [], ""), reconcile)).name == "a"
     assert healed == 1
     with pytest.raises(NoSatisfactoryModel):
         await resolve_healed(lambda: resolve("b", rows, [], ""), reconcile)

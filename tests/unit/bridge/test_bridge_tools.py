@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acp_bridge.session.events import Change
-from acp_bridge.session.face import Command, Face, Finished, ToolFailed
+from acp_bridge.session.face import Command, Finished, ToolFailed
 from acp_bridge.tools import permission
 from acp_bridge.tools.base import Plan
 from acp_bridge.tools.changing import EditFile, WriteFile, replaced
@@ -49,7 +49,7 @@ class BufferFace(PlainFace):
 
 
 def workspace(root: Path, face: Any = None, limit: int = 4000) -> Workspace:
-    found: Face = face or PlainFace()
+    found: Any = face or PlainFace()
     return Workspace("c", [str(root)], found, limit)
 
 

@@ -11,8 +11,10 @@ from acp_bridge.session.commands import COMMANDS, parse_command
 from acp_bridge.session.events import (
     Compacted,
     LinkPart,
+    Part,
     ResourcePart,
     Said,
+    Saved,
     TextPart,
     Thought,
     ToolAnswered,
@@ -35,7 +37,7 @@ def user(text: str) -> UserSaid:
 
 def test_messages_follow_the_events() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
-    events = [
+    events: list[Saved] = [
         user("hi"),
         Thought(message="t", text="hm"),
         Said(message="a", text="one "),
@@ -55,7 +57,8 @@ def test_messages_follow_the_events() -> None:
 
 def test_a_call_nobody_answered_is_answered() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
-    assert [message["role"] for message in messages_of([user("x"), ToolsCalled(message="a", calls=[call])])] == [
+    events: list[Saved] = [user("x"), ToolsCalled(message="a", calls=[call])]
+    assert [message["role"] for message in messages_of(events)] == [
         "user",
         "assistant",
         "tool",
@@ -63,22 +66,22 @@ def test_a_call_nobody_answered_is_answered() -> None:
 
 
 def test_a_refused_message_does_not_spoil_the_conversation() -> None:
-    events = [user("too long"), TurnEnded(stop="failed"), user("short")]
+    events: list[Saved] = [user("too long"), TurnEnded(stop="failed"), user("short")]
     assert messages_of(events) == [{"role": "user", "content": "short"}]
 
 
 def test_a_half_answer_is_kept() -> None:
-    events = [user("a"), Said(message="m", text="half"), TurnEnded(stop="failed"), user("b")]
+    events: list[Saved] = [user("a"), Said(message="m", text="half"), TurnEnded(stop="failed"), user("b")]
     assert [message["content"] for message in messages_of(events)] == ["a", "half", "b"]
 
 
 def test_two_user_messages_in_a_row_are_one() -> None:
-    events = [user("a"), TurnEnded(stop="cancelled"), user("b")]
+    events: list[Saved] = [user("a"), TurnEnded(stop="cancelled"), user("b")]
     assert messages_of(events) == [{"role": "user", "content": "a\n\nb"}]
 
 
 def test_a_summary_replaces_what_came_before() -> None:
-    events = [user("a"), Said(message="m", text="b"), Compacted(summary="we spoke"), user("c")]
+    events: list[Saved] = [user("a"), Said(message="m", text="b"), Compacted(summary="we spoke"), user("c")]
     contents = [message["content"] for message in messages_of(events)]
     assert "we spoke" in contents[0]
     assert contents[-1] == "c"
@@ -86,7 +89,8 @@ def test_a_summary_replaces_what_came_before() -> None:
 
 
 def test_files_come_before_the_words() -> None:
-    parts = [TextPart(text="explain"), ResourcePart(uri="file:///a.py", text="x = 1"), LinkPart(uri="u", name="n")]
+    file, link = ResourcePart(uri="file:///a.py", text="x = 1"), LinkPart(uri="u", name="n")
+    parts: list[Part] = [TextPart(text="explain"), file, link]
     content = user_content(parts)
     assert isinstance(content, str)
     assert content.index("x = 1") < content.index("explain")

@@ -242,7 +242,8 @@ class Client:
         raise MethodNotFound(method=method)
 
     async def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-        return await self.peer.request(method, params or {})
+        answer: dict[str, Any] = await self.peer.request(method, params or {})
+        return answer
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
         self.peer.notify(method, params)
@@ -334,12 +335,12 @@ class Bench:
         """The core as the app wires it, on fakes."""
         clock = SystemClock()
 
-        def holder():
+        def holder() -> Claimant:
             return Claimant(pid=pid, token="t", holder="tester")
 
         store = Store(self.folder / "bridge.db", lambda other, token: True)
 
-        def client():
+        def client() -> api.ClientInfo:
             return api.ClientInfo(name="tester", pid=pid)
 
         daemon = Daemon(self.records.dialler(), self.settings, clock, client)
