@@ -271,7 +271,8 @@ class Ownership:
         self._keeper = keeper
         keeper.start()
         try:
-            self._folder.sweep(taken.record.epoch)
+            self._folder.sweep(taken.record.epoch, self._clock.wall())
+            presence.sweep(self._root, self._me, self._clock.wall())
         except OSError:
             return  # old files do no harm; the next owner sweeps them
 
@@ -358,22 +359,26 @@ class _Attempt:
 class _Standby:
     """Decides when an instance steps in by itself: the oldest at once, younger ones only if it does not.
 
-    Only after a crash that was witnessed: a lease seen held, then its owner dead or standing still. So
-    a fresh instance beside the record of an old crash stays without ownership until it is needed.
+    Only after a crash in its own time: of an ownership that was seen held, or that began after the first
+    look. So a fresh instance beside the record of an old crash stays without ownership until it is needed.
     """
 
     def __init__(self) -> None:
         self.last: Look | None = None
+        self._first_epoch: int | None = None
         self._held_epoch = 0
         self._free_since: float | None = None
 
     def saw(self, look: Look, now: float, rank: Callable[[str], int | None], patience: float) -> bool:
         self.last = look
         epoch = look.sighting.epoch if look.sighting is not None else 0
+        if self._first_epoch is None:
+            self._first_epoch = epoch
         if look.standing == "held":
             self._held_epoch, self._free_since = epoch, None
             return False
-        if epoch != self._held_epoch or not policy.was_crash(look.standing, look.record):
+        witnessed = epoch == self._held_epoch or epoch > self._first_epoch
+        if not witnessed or not policy.was_crash(look.standing, look.record):
             self._free_since = None
             return False
         if self._free_since is None:

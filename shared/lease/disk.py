@@ -110,6 +110,21 @@ def unlink(path: Path) -> bool:
     return True
 
 
+def sweep_temporary(folder: Path, now: float, age: float) -> None:
+    """Remove temporary files that are `age` seconds old at wall second `now`: their writers died."""
+    try:
+        with os.scandir(folder) as entries:
+            old = [
+                entry.path
+                for entry in entries
+                if entry.name.startswith(".") and entry.name.endswith(".tmp") and now - entry.stat().st_mtime > age
+            ]
+    except OSError:
+        return  # one was just removed, or the folder is not ours to list: the next sweep finds the rest
+    for path in old:
+        unlink(Path(path))
+
+
 def _write_new(path: Path, data: bytes, *, sync: bool) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600)
     try:

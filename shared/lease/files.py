@@ -15,6 +15,8 @@ from shared.paths import DataRoot
 _SUFFIX = ".lease"
 #: Old epochs kept beside the living one, so that nobody's listing can miss them all while one is swept.
 KEEP_EPOCHS = 4
+#: A temporary file lives for the time of one write; one this old has lost its writer. Seconds.
+KEEP_TEMPORARY = 600.0
 
 
 def prepare(root: DataRoot) -> None:
@@ -90,17 +92,13 @@ class LeaseFolder:
         except OSError:
             return
 
-    def sweep(self, own_epoch: int) -> None:
-        """Remove files of past epochs, but for the last few, and left-over temporary files of swept epochs."""
+    def sweep(self, own_epoch: int, now: float) -> None:
+        """Remove files of past epochs, but for the last few, and what writers that died left (wall `now`)."""
         old = sorted(epoch for epoch in self.epochs() if epoch < own_epoch)[: -(KEEP_EPOCHS - 1)]
         for epoch in old:
             disk.unlink(self.path(epoch))
-        if not old:
-            return
-        for name in os.listdir(self.root.owner):
-            number = name[1:].partition(".")[0]
-            if name.startswith(".") and name.endswith(".tmp") and number.isdigit() and int(number) <= old[-1]:
-                disk.unlink(self.root.owner / name)
+        for folder in (self.root.owner, self.root.path):
+            disk.sweep_temporary(folder, now, KEEP_TEMPORARY)
 
 
 def list_epochs(root: DataRoot) -> list[int]:

@@ -30,6 +30,8 @@ TOKEN_BYTES = 32
 MOST_RECORDS = 64
 #: Ended or dead records are kept this long for bridges that ask what happened. Seconds by file time.
 KEEP_SECONDS = 600.0
+#: And at most this many of them, so that a daemon that dies again and again hides nobody from a look.
+KEEP_DEAD = 16
 
 
 class Presence:
@@ -103,30 +105,42 @@ def rank_of(instance: str, root: DataRoot, me: Identity, *, without: str = "") -
 
 
 def sweep(root: DataRoot, me: Identity, now: float) -> list[PresenceRecord]:
-    """Remove records of instances that are dead for KEEP_SECONDS (wall `now`), and their tokens at once.
+    """Remove what dead instances left: tokens at once, records after KEEP_SECONDS (wall `now`) or beyond KEEP_DEAD.
 
-    Gives the dead ones seen, so that the caller may remove their sockets: they are proven dead.
+    Gives the dead ones seen, newest first. Raises OSError when the folder cannot be listed.
     """
-    dead = [record for record in list_records(root) if is_dead(record, me)]
-    for record in dead:
-        disk.unlink(root.instances / f"{record.instance}{TOKEN_SUFFIX}")
-        path = root.instances / f"{record.instance}{_SUFFIX}"
+    dead = []
+    for path in _newest(root, most=None):
         try:
-            age = now - path.stat().st_mtime
-        except OSError:
+            record = decode_presence(disk.read(path))
+        except (OSError, RecordUnreadable):
+            if not 0 <= now - _modified(path) < KEEP_SECONDS:
+                disk.unlink(path)
             continue
-        if not 0 <= age < KEEP_SECONDS:
+        if not is_dead(record, me):
+            continue
+        dead.append(record)
+        disk.unlink(root.instances / f"{record.instance}{TOKEN_SUFFIX}")
+        if len(dead) > KEEP_DEAD or not 0 <= now - _modified(path) < KEEP_SECONDS:
             disk.unlink(path)
+    disk.sweep_temporary(root.instances, now, KEEP_SECONDS)
     return dead
 
 
-def _newest(root: DataRoot) -> list[Path]:
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return float("inf")
+
+
+def _newest(root: DataRoot, most: int | None = MOST_RECORDS) -> list[Path]:
     try:
         with os.scandir(root.instances) as entries:
             timed = [(_time(entry), entry.path) for entry in entries if entry.name.endswith(_SUFFIX)]
     except FileNotFoundError:
         return []
-    return [Path(path) for _, path in sorted(timed, reverse=True)[:MOST_RECORDS]]
+    return [Path(path) for _, path in sorted(timed, reverse=True)[:most]]
 
 
 def _time(entry: os.DirEntry[str]) -> float:

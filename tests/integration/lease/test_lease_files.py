@@ -208,10 +208,15 @@ def test_a_worker_left_by_an_owner_stays_named_through_its_successors(root: Data
 def test_old_epochs_are_swept_and_the_last_ones_kept(root: DataRoot) -> None:
     for epoch in range(1, 10):
         (root.owner / f"{epoch}.lease").write_bytes(b"x")
-        (root.owner / f".{epoch}.lease.u.tmp").write_bytes(b"x")
-    LeaseFolder(root, "a").sweep(9)
+    left = [root.owner / ".9.lease.u.tmp", root.path / ".owner.lease.u.tmp"]
+    for path in left:
+        path.write_bytes(b"x")
+    written = left[0].stat().st_mtime
+    LeaseFolder(root, "a").sweep(9, written + 1)
     assert sorted(files.list_epochs(root)) == [6, 7, 8, 9]
-    assert sorted(path.name for path in root.owner.glob(".*.tmp")) == [f".{n}.lease.u.tmp" for n in range(6, 10)]
+    assert all(path.exists() for path in left)  # somebody may be writing them
+    LeaseFolder(root, "a").sweep(9, written + files.KEEP_TEMPORARY + 2)
+    assert not any(path.exists() for path in left)
 
 
 # --- the keeper with a real filesystem underneath ---
@@ -455,6 +460,17 @@ def test_the_dead_are_swept_the_living_and_the_unproven_are_not(root: DataRoot) 
     presence.sweep(root, me, now + presence.KEEP_SECONDS + 1)
     left = sorted(path.name for path in root.instances.iterdir())
     assert left == ["alive.json", "alive.token", "far.json", "far.token"]
+
+
+def test_many_deaths_hide_no_living_instance(root: DataRoot) -> None:
+    published(root, "living")
+    for number in range(presence.MOST_RECORDS + 10):
+        published(root, f"dead-{number}", pid=2**22 + 1)
+    me = identity.current()
+    presence.sweep(root, me, os.stat(root.instances / "dead-0.json").st_mtime + 1)
+    survey = reader.survey(root)
+    assert [view.instance for view in survey.living] == ["living"]
+    assert len(survey.instances) == 1 + presence.KEEP_DEAD
 
 
 def test_the_oldest_of_the_living_comes_first(root: DataRoot) -> None:

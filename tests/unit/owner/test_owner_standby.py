@@ -48,8 +48,12 @@ def test_a_crash_before_our_time_is_nobodys_business() -> None:
     standby = _Standby()
     assert not standby.saw(look("dead"), 0.0, rank(0), PATIENCE)
     assert not standby.saw(look("dead"), 1000.0, rank(0), PATIENCE)
-    standby.saw(look("held", epoch=4), 1001.0, rank(0), PATIENCE)
-    assert not standby.saw(look("dead", epoch=5), 1002.0, rank(0), PATIENCE)
+
+
+def test_an_ownership_that_began_and_crashed_between_two_looks_is_ours_to_follow() -> None:
+    standby = _Standby()
+    assert not standby.saw(look("dead", epoch=3), 0.0, rank(0), PATIENCE)
+    assert standby.saw(look("dead", epoch=4), 0.5, rank(0), PATIENCE)
 
 
 def test_a_younger_one_waits_for_the_older_and_steps_in_only_if_they_do_not() -> None:
