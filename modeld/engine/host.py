@@ -53,6 +53,9 @@ HELLO_SECONDS = 30.0
 SAMPLE_SECONDS = 1.0
 #: After SIGKILL: how long until a process stuck in the kernel counts as not to be ended.
 REAP_SECONDS = 10.0
+#: How long an engine thread spins at a barrier before it sleeps (GNU OpenMP; some 30 microseconds). Its default is
+#: milliseconds, by which two threads on a busy machine starve each other: 3 tokens/s were seen instead of 30.
+BARRIER_SPINS = "10000"
 _BEATS_PER_WATCHDOG = 3
 Job = Turn | Warm | Fill | Embed | TrimParked
 T = TypeVar("T")
@@ -121,7 +124,7 @@ class WorkerHost:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=stderr,
-                env=None if environ is None else dict(environ),
+                env={"GOMP_SPINCOUNT": BARRIER_SPINS, **(os.environ if environ is None else environ)},
             )
         except OSError as error:
             raise ModelLoadFailed(model="", stage="worker", reason=f"cannot start: {error.strerror}") from error
