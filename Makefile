@@ -5,7 +5,7 @@
 
 SHELL := /bin/sh
 BACKEND ?= openvino
-PROMPT ?= What is the capital of France?
+PROMPT ?= What is the capital of France? Answer in one word.
 ARGS ?=
 export PROMPT
 

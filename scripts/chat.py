@@ -24,7 +24,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", choices=("openvino", "llama"), default="openvino")
     arguments = parser.parse_args()
-    prompt = os.environ.get("PROMPT") or "What is the capital of France?"
+    prompt = os.environ.get("PROMPT") or "What is the capital of France? Answer in one word."
     environ = {**os.environ, "MODELD_DATA_ROOT": str(DATA_ROOT), "MODELD_BACKEND": arguments.backend}
     environ["PATH"] = f"{BIN}{os.pathsep}{environ.get('PATH', os.defpath)}"
     try:

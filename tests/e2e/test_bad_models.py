@@ -16,7 +16,7 @@ from shared.errors import ContextOverflow, LookupFailed, ModeldError, ModelLoadF
 
 pytestmark = [pytest.mark.e2e, pytest.mark.model, pytest.mark.timeout(300)]
 
-CAPITAL = user("What is the capital of France?")
+CAPITAL = user("What is the capital of France? Answer in one word.")
 NAME = "broken-model"
 
 

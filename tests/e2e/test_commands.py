@@ -11,7 +11,7 @@ from clients.home import Home, command, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.model, pytest.mark.timeout(180)]
 
-CAPITAL = "What is the capital of France?"
+CAPITAL = "What is the capital of France? Answer in one word."
 
 
 @pytest.mark.openvino

@@ -9,7 +9,7 @@ from clients.wire import Wire, user
 
 pytestmark = [pytest.mark.e2e, pytest.mark.model, pytest.mark.timeout(240)]
 
-CAPITAL = user("What is the capital of France?")
+CAPITAL = user("What is the capital of France? Answer in one word.")
 CONVERSATION = [
     {"role": "system", "content": "You are terse. Ünïcödé and 🦙 are fine."},
     {"role": "user", "content": "Hello there!"},

@@ -11,7 +11,7 @@ from clients.home import Home
 
 pytestmark = [pytest.mark.e2e, pytest.mark.model, pytest.mark.timeout(180)]
 
-CAPITAL = "What is the capital of France?"
+CAPITAL = "What is the capital of France? Answer in one word."
 
 
 def test_a_local_model_answers_in_the_editor(engine: Home) -> None:

@@ -12,7 +12,7 @@ from clients.wire import Wire
 pytestmark = [pytest.mark.e2e, pytest.mark.model, pytest.mark.timeout(180)]
 
 LONG = "Write a long story about a lighthouse keeper and the sea."
-CAPITAL = "What is the capital of France?"
+CAPITAL = "What is the capital of France? Answer in one word."
 
 
 def in_a_turn(home: Home, editor: Bridge) -> tuple[str, Pending]:

@@ -15,7 +15,7 @@ from clients.npm import tool
 
 pytestmark = [pytest.mark.e2e, pytest.mark.model, pytest.mark.node, pytest.mark.openvino, pytest.mark.timeout(300)]
 
-CAPITAL = "What is the capital of France?"
+CAPITAL = "What is the capital of France? Answer in one word."
 LONG = "Write a long story about a lighthouse keeper and the sea."
 
 

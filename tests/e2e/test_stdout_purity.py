@@ -43,7 +43,7 @@ def test_stdout_is_pure_under_noise(home: Home, tmp_path: Path) -> None:
         editor.initialize()
         session = editor.new_session(home.work)
         editor.choose(session["sessionId"], "model", editor.find_model(session, "smollm2"))
-        assert editor.prompt(session["sessionId"], "What is the capital of France?").text
+        assert editor.prompt(session["sessionId"], "What is the capital of France? Answer in one word.").text
     # leaving the block has judged every byte of stdout; the noise must really have been made
     noise = editor.errors()
     for kind in ("python noise", "descriptor noise", "c noise"):
