@@ -101,6 +101,7 @@ class FakeDaemon:
         self.turns: list[api.TurnParams] = []
         self.methods: list[str] = []
         self.hung = False
+        self.frozen = False
         self.status = api.Status(
             instance=instance, role="owner", pid=1, backend="llama", state="Ready", generation=1, active=None
         )
@@ -154,6 +155,10 @@ class FakeDaemon:
         if call.method in self.answers:
             answer = self.answers[call.method]
             return await answer(call) if callable(answer) else answer
+        if call.method == "ping":
+            if self.frozen:
+                await anyio.sleep_forever()
+            return api.PingResult(instance=self.instance)
         if call.method in ("status", "status/watch"):
             return self.status
         if call.method == "model/count":
@@ -267,6 +272,10 @@ class Client:
     def text(self, kind: str = "agent_message_chunk") -> str:
         return "".join(update["content"]["text"] for _, update in self.updates if update["sessionUpdate"] == kind)
 
+    def wake(self) -> None:
+        """Have `wait_for` look again."""
+        self.arrived.set()
+
     async def wait_for(self, condition: Callable[[], bool]) -> None:
         """Until it holds; looked at after each update."""
         with anyio.fail_after(5):
@@ -375,7 +384,7 @@ async def bridge(bench: Bench, *, pid: int = 1) -> AsyncIterator[Client]:
         )
         client.__init__(peer, check)  # type: ignore[misc]
         bench.core, bench.client = core, client
-        core.daemon.on_change(client.arrived.set)
+        core.daemon.on_change(client.wake)
         group.start_soon(server.serve, ours)
         group.start_soon(peer.run)
         yield client

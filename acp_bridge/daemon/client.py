@@ -41,6 +41,10 @@ REDIRECTS = 3
 REDIAL_S = 5.0
 
 
+#: A turn that shows nothing for this long has its instance asked for a sign of life, within the same time.
+TURN_CHECK_S = 10.0
+
+
 class Dialler:
     """What the daemon client needs of the machine: the records and the sockets. Tests give their own."""
 
@@ -267,7 +271,44 @@ class Daemon:
                 raise DaemonUnreachable(hint=str(error), retryable=False) from error
         raise DaemonRestarting(hint="the owner keeps changing", retryable=True)
 
+    async def _proven_link(self) -> Link:
+        """A connection whose other end answers now: a frozen owner may have been replaced while nobody called it."""
+        link = await self.link()
+        if not await self._answers(link, self._settings.dial_timeout):
+            self._leave(link)
+            self.detection = Detection(state="unreachable")
+            raise DaemonUnreachable(hint="it does not answer", retryable=True)
+        return link
+
+    @staticmethod
+    async def _answers(link: Link, limit: float) -> bool:
+        with anyio.move_on_after(limit):
+            try:
+                await link.call("ping", api.Fenced(), api.PingResult)
+            except (ModeldError, BadAnswer):
+                return True  # whatever it says, it is there
+            except PeerGone:
+                return False
+            return True
+        return False
+
+    async def _watch_turn(self, link: Link, quiet: Callable[[], float]) -> None:
+        """End a turn whose instance was frozen or cut off: silence alone means nothing, silence to a ping does."""
+        while True:
+            await anyio.sleep(TURN_CHECK_S)
+            if quiet() >= TURN_CHECK_S and not await self._answers(link, TURN_CHECK_S):
+                self._leave(link)
+                return
+
     async def _turn_on(self, link: Link, params: api.TurnParams, on_event: OnEvent, cancel: Cancel) -> api.TurnResult:
+        answers: list[api.TurnResult] = []
+        failures: list[Exception] = []
+        seen = [anyio.current_time()]
+
+        def noticed(event: api.Event) -> None:
+            seen[0] = anyio.current_time()
+            on_event(event)
+
         with anyio.CancelScope() as scope:
 
             def started(request: int) -> None:
@@ -278,25 +319,37 @@ class Daemon:
                 # the daemon kills a worker that does not stop within its limit; one more for the way
                 scope.deadline = anyio.current_time() + self._settings.cancel_limit * 2
 
-            return await link.call("session/turn", params, api.TurnResult, on_event=on_event, on_id=started)
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._watch_turn, link, lambda: anyio.current_time() - seen[0])
+                try:
+                    answers.append(
+                        await link.call("session/turn", params, api.TurnResult, on_event=noticed, on_id=started)
+                    )
+                except Exception as error:
+                    failures.append(error)
+                group.cancel_scope.cancel()
+        if failures:
+            raise failures[0]
+        if answers:
+            return answers[0]
         return api.TurnResult(
             finish_reason="cancelled", model=params.model, usage=api.Usage(), timings=api.Timings(), generation=0
         )
 
     async def wait(self, cancel: Cancel, on_wait: Callable[[str], None]) -> None:
-        """Until modeld can be called: at once when it is there; through a restart gap at most `gap_wait` seconds.
+        """Until modeld can be called: at once when it is there; else, while it restarts or is too busy to answer, at
+        most `gap_wait` seconds.
 
-        Raises the typed error of the state, at once after a stop, and TurnCancelled.
+        Raises the typed error of the state, at once where waiting cannot help (after a stop), and TurnCancelled.
         """
         deadline = self._clock.awake() + self._settings.gap_wait
         while True:
             try:
-                await cancel.race(self.link)
+                await cancel.race(self._proven_link)
                 return
             except (DaemonRestarting, DaemonUnreachable) as error:
-                if isinstance(error, DaemonUnreachable) and self.detection.state == "unreachable":
+                if not error.retryable or self._clock.awake() >= deadline:
                     raise
-                if self._clock.awake() >= deadline:
-                    raise
-                on_wait("Waiting for modeld, which is restarting")
+                silent = isinstance(error, DaemonUnreachable)
+                on_wait(f"Waiting for modeld, which {'does not answer' if silent else 'is restarting'}")
                 await cancel.race(lambda: anyio.sleep(self._settings.away_check / 5))

@@ -9,8 +9,8 @@ from typing import Any
 
 import anyio
 import pytest
-from bridge_fakes import Bench, Emit, FakeDaemon, bridge, result, row, running
 
+from bridge_fakes import Bench, Emit, FakeDaemon, bridge, result, row, running
 from shared.errors import ModeldError
 from shared.protocol import api
 

@@ -7,10 +7,10 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from bridge_fakes import Bench, FakeDaemon, bridge, row, running, says
 
 from acp_bridge.daemon.locate import Detection
 from acp_bridge.models import Advertised
+from bridge_fakes import Bench, FakeDaemon, bridge, row, running, says
 from shared.errors import ModeldError, NotOwner
 from shared.protocol import api
 from shared.protocol.requests import Call
@@ -164,7 +164,7 @@ async def test_owners_that_keep_changing_end_in_an_error(bench: Bench) -> None:
 
 
 async def test_a_hung_daemon_is_a_typed_error_within_the_dial_time(bench: Bench) -> None:
-    quick(bench, dial_timeout=0.1)
+    quick(bench, dial_timeout=0.1, gap_wait=1.0)
     async with running(bench) as daemon, bridge(bench) as client:
         daemon.hung = True
         await client.initialize()
@@ -173,6 +173,7 @@ async def test_a_hung_daemon_is_a_typed_error_within_the_dial_time(bench: Bench)
             await client.prompt(session, "hi")
         assert refused.value.kind == "daemon_unreachable"
         assert "does not answer" in refused.value.message
+        assert "Waiting for modeld, which does not answer" in str(client.updates)
 
 
 async def test_a_miss_heals_once_and_never_by_another_model(bench: Bench) -> None:
@@ -248,3 +249,41 @@ async def test_a_message_larger_than_the_window_says_the_numbers(bench: Bench) -
         daemon.script = says("fine")
         await client.prompt(session, "short")
         assert daemon.turns[-1].messages == [{"role": "user", "content": "short"}]
+
+
+async def test_an_owner_frozen_and_replaced_between_turns_is_not_called(bench: Bench) -> None:
+    quick(bench, dial_timeout=0.2)
+    async with anyio.create_task_group() as group:
+        old, new = FakeDaemon(bench.folder / "run", "aaaaaaaa-1"), FakeDaemon(bench.folder / "run", "bbbbbbbb-2")
+        bench.attach(old)
+        group.start_soon(old.serve)
+        group.start_soon(new.serve)
+        async with bridge(bench) as client:
+            await client.initialize()
+            session = await client.new()
+            await client.prompt(session, "hi")
+            old.frozen = True
+            bench.attach(new)
+            assert (await client.prompt(session, "again"))["stopReason"] == "end_turn"
+            assert (len(old.turns), len(new.turns)) == (1, 1)
+        old.close()
+        new.close()
+
+
+async def test_an_owner_frozen_in_a_turn_ends_it_with_a_typed_error(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acp_bridge.daemon.client.TURN_CHECK_S", 0.05)
+    async with running(bench) as daemon, bridge(bench) as client:
+        await client.initialize()
+        session = await client.new()
+
+        async def frozen(params: api.TurnParams, emit: Any, cancelled: anyio.Event) -> api.TurnResult:
+            daemon.frozen = True
+            await anyio.sleep_forever()
+            raise AssertionError
+
+        daemon.script = frozen
+        with pytest.raises(ModeldError) as failed:
+            await client.prompt(session, "hi")
+        assert failed.value.kind == "daemon_restarting"
