@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.abc
 
-from acp_bridge.doctor import findings, provider_findings, report_text
 from acp_bridge.failures import BadChoice, UnknownConversation
 from acp_bridge.picker import NOTHING, Picker, RemoteModel, build_picker
 from acp_bridge.resolve import checked_pick, resolve, resolve_healed
@@ -17,11 +16,11 @@ from acp_bridge.session.attach import attached
 from acp_bridge.session.bound import BoundLocal
 from acp_bridge.session.cancel import Cancel
 from acp_bridge.session.commands import parse_command
-from acp_bridge.session.events import Compacted, OptionsChanged, Part, Shown, TurnEnded
+from acp_bridge.session.events import OptionsChanged, Part, Shown, TurnEnded
 from acp_bridge.session.live import LiveConversation
 from acp_bridge.session.local import LocalModel
 from acp_bridge.session.perform import Performer
-from acp_bridge.session.state import MODES, Conversation, messages_of
+from acp_bridge.session.state import MODES, Conversation
 from acp_bridge.session.store import CLAIM_RENEW, Claimant, Store
 from acp_bridge.session.turn import Model, NoTools, Tools, Turn
 from acp_bridge.thinking import THINKING, thinking_levels
@@ -289,7 +288,7 @@ class Core:
                 missed, live.missed = live.missed, ""
                 turn.remark(missed)
             parts = await cancel.race(lambda: attached(parts, self._workspace(live, ATTACHED_WINDOW)))
-            ended = await turn.run(parts, lambda: self._prepare(live, turn))
+            ended = await turn.run(parts, lambda: self.prepare(live, turn))
             live.last_model = ended.model or live.last_model
             return ended
         finally:
@@ -301,11 +300,11 @@ class Core:
         if live.read_only_for:
             raise ConversationBusy(opened_in=live.read_only_for)
 
-    async def _prepare(self, live: LiveConversation, turn: Turn) -> tuple[Model, Tools]:
+    async def prepare(self, live: LiveConversation, turn: Turn) -> tuple[Model, Tools]:
         """What answers, and the tools it gets. Raises the typed errors of a resolution; never another model."""
         current = self.picker(live).current
         try:
-            found = await resolve_healed(lambda: self._resolve(live, current), self.models.reconcile)
+            found = await resolve_healed(lambda: self.resolve(live, current), self.models.reconcile)
         except ResolutionMiss:
             if self.daemon.connected:
                 raise
@@ -314,7 +313,7 @@ class Core:
             return await self._remote(live, found, turn)
         if not live.conversation.model:
             live.conversation.model = found.name  # what answers is what was picked from now on
-        model = self._bound(found)
+        model = self.bound(found)
         if not found.tools:
             return model, NoTools()
         model.system = system_text(self._roots(live), live.conversation.mode)
@@ -342,7 +341,8 @@ class Core:
         self.models.remotes = self.providers.models()
         self._models_changed()
 
-    def _bound(self, row: api.LibraryRow) -> BoundLocal:
+    def bound(self, row: api.LibraryRow) -> BoundLocal:
+        """A local model as one turn sees it."""
         return BoundLocal(self.local, self.daemon, self.settings, row)
 
     def _workspace(self, live: LiveConversation, window: int) -> Workspace:
@@ -352,7 +352,8 @@ class Core:
     def _roots(live: LiveConversation) -> list[str]:
         return [live.conversation.cwd, *live.conversation.roots]
 
-    def _resolve(self, live: LiveConversation, current: str) -> api.LibraryRow | RemoteModel:
+    def resolve(self, live: LiveConversation, current: str) -> api.LibraryRow | RemoteModel:
+        """What the pick means now. Raises NoAvailableModel, NoSatisfactoryModel."""
         wanted = self.picker(live).current if current == NOTHING else current
         return resolve(wanted, self.models.rows, self.models.remotes, self.models.missing(wanted))
 
@@ -366,36 +367,6 @@ class Core:
     async def load(self, name: str, turn: Turn) -> api.LoadResult:
         """Load a local model now, with the same consent as a turn."""
         return await self.local.load(name, turn, turn.cancel, f"{turn.id}-switch")
-
-    async def context_text(self, live: LiveConversation) -> str:
-        """How full the window is, counted by the model's own template."""
-        found = self._resolve(live, self.picker(live).current)
-        if isinstance(found, RemoteModel):
-            return f"{found.id} is remote; its window is {found.context or 'not known'}."
-        messages = messages_of(live.conversation.events)[live.conversation.dropped :]
-        bound = self._bound(found)
-        counted = await bound.count(messages, [])
-        window = f"{bound.window:,}" if bound.window else "not known until the model is loaded"
-        dropped = live.conversation.dropped
-        left = f", {dropped} earlier messages are left out" if dropped else ""
-        return f"{counted.total:,} tokens in {len(messages)} messages{left}; the window of {found.name} is {window}."
-
-    async def compact(self, live: LiveConversation, turn: Turn) -> str:
-        """Have the model summarise the conversation, and go on from the summary."""
-        if not messages_of(live.conversation.events):
-            return "There is nothing to compact yet."
-        model, _ = await self._prepare(live, turn)
-        summary = await turn.summarise(model)
-        live.recorder.add(Compacted(summary=summary))
-        live.conversation.dropped = 0
-        live.recorder.touch()
-        return f"The conversation so far is replaced by this summary:\n\n{summary}"
-
-    async def doctor_text(self) -> str:
-        """What works and what does not, each with its next step."""
-        await self.daemon.reconnect()
-        found = findings(self.daemon, self.models, self.store) + provider_findings(self.providers.problems)
-        return report_text(found)
 
     # --- pushes --------------------------------------------------------------------------------
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from acp_bridge.picker import describe, size_text
+from acp_bridge.doctor import findings, provider_findings, report_text
+from acp_bridge.picker import RemoteModel, describe, size_text
 from acp_bridge.session.cancel import TurnCancelled
 from acp_bridge.session.commands import help_text
-from acp_bridge.session.events import OptionsChanged, TurnEnded
+from acp_bridge.session.events import Compacted, OptionsChanged, TurnEnded
+from acp_bridge.session.state import messages_of
 from shared.errors import ModeldError
 from shared.protocol import api
 
@@ -75,13 +77,34 @@ class Performer:
         return await self._load(live, turn, argument)
 
     async def _context(self, live: LiveConversation, turn: Turn, argument: str) -> str:
-        return await self._core.context_text(live)
+        core = self._core
+        found = core.resolve(live, core.picker(live).current)
+        if isinstance(found, RemoteModel):
+            return f"{found.id} is remote; its window is {found.context or 'not known'}."
+        messages = messages_of(live.conversation.events)[live.conversation.dropped :]
+        bound = core.bound(found)
+        counted = await bound.count(messages, [])
+        window = f"{bound.window:,}" if bound.window else "not known until the model is loaded"
+        dropped = live.conversation.dropped
+        left = f", {dropped} earlier messages are left out" if dropped else ""
+        return f"{counted.total:,} tokens in {len(messages)} messages{left}; the window of {found.name} is {window}."
 
     async def _compact(self, live: LiveConversation, turn: Turn, argument: str) -> str:
-        return await self._core.compact(live, turn)
+        """Have the model summarise the conversation, and go on from the summary."""
+        if not messages_of(live.conversation.events):
+            return "There is nothing to compact yet."
+        model, _ = await self._core.prepare(live, turn)
+        summary = await turn.summarise(model)
+        live.recorder.add(Compacted(summary=summary))
+        live.conversation.dropped = 0
+        live.recorder.touch()
+        return f"The conversation so far is replaced by this summary:\n\n{summary}"
 
     async def _doctor(self, live: LiveConversation, turn: Turn, argument: str) -> str:
-        return await self._core.doctor_text()
+        core = self._core
+        await core.daemon.reconnect()
+        found = findings(core.daemon, core.models, core.store) + provider_findings(core.providers.problems)
+        return report_text(found)
 
     async def _start(self, live: LiveConversation, turn: Turn, argument: str) -> str:
         from acp_bridge.daemon.start import start_daemon
