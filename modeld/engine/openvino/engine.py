@@ -102,7 +102,7 @@ class OpenVinoEngine:
             self._pipeline = Pipeline(library, folder, vocabulary, plan)
             self._go_on()
             stage = "probe"
-            self._pipeline.prefill([_first_token(vocabulary)], None, _silent, self._abort)
+            self._pipeline.prefill([_probe_token(vocabulary)], None, _silent, self._abort)
             self._pipeline.finish()
         except (RuntimeError, EngineFailed) as error:
             reason = error.reason if isinstance(error, EngineFailed) else reason_of(error)
@@ -250,8 +250,9 @@ def _there(value: T | None) -> T:
     return value
 
 
-def _first_token(vocabulary: Vocabulary) -> int:
-    return vocabulary.special.bos if vocabulary.special.bos is not None else 0
+def _probe_token(vocabulary: Vocabulary) -> int:
+    """One that begins no prompt, so that the probe leaves nothing to reuse."""
+    return vocabulary.special.eos if vocabulary.special.eos is not None else vocabulary.size - 1
 
 
 def _silent(done: int, total: int) -> None:
