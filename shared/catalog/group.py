@@ -61,7 +61,7 @@ def entries(found: Iterable[Found], known: Mapping[str, str], own: frozenset[str
 def single(parts: list[Found], before: ModelEntry) -> ModelEntry:
     """The entry made anew from the parts of `before`, which keeps its name and its neighbours."""
     faults = [part.record.fault for part in parts if part.record.fault]
-    entry = _entry(parts, faults[0] if faults else "")
+    entry = _entry(before.title, parts, faults[0] if faults else "")
     return msgspec.structs.replace(
         entry,
         name=before.name,
@@ -83,10 +83,12 @@ def _group(group: list[Found]) -> list[tuple[str, ModelEntry]]:
     models: list[tuple[str, ModelEntry]] = []
     paired: set[str] = set()
     rest = [item for item in group if item.candidate.path not in used]
-    for base, parts, problem in _split_parts(rest):
-        entry = _entry(parts, problem)
-        if entry.kind == "model" and not entry.problem:
-            projector = _projector(base, entry, projectors, len(rest))
+    alike = _split_parts(rest)
+    count = sum(parts[0].record.facts.kind == "model" for _, parts, _ in alike)
+    for written, parts, problem in alike:
+        base, entry = names.base_name(written), _entry(written, parts, problem)
+        if (projectors or adapters) and entry.kind == "model" and not entry.problem:
+            projector = _projector(base, entry, projectors, count)
             paired.update([projector] if projector else [])
             same = [a.candidate.path for a in adapters if a.record.facts.architecture == entry.architecture]
             entry = msgspec.structs.replace(
@@ -95,24 +97,28 @@ def _group(group: list[Found]) -> list[tuple[str, ModelEntry]]:
         models.append((base, entry))
     for item in projectors:
         if item.candidate.path not in paired and not any(entry.kind == "model" for _, entry in models):
-            models.append((_base(item), _entry([item], "")))
+            models.append((_base(item), _entry(_written(item), [item], "")))
     return models
 
 
+def _written(item: Found) -> str:
+    """The name as its place writes it."""
+    return item.candidate.hint or os.path.splitext(os.path.basename(item.candidate.path))[0]
+
+
 def _base(item: Found) -> str:
-    stem = item.candidate.hint or os.path.splitext(os.path.basename(item.candidate.path))[0]
-    return names.base_name(stem)
+    return names.base_name(_written(item))
 
 
 def _split_parts(group: Sequence[Found]) -> list[tuple[str, list[Found], str]]:
-    """(base name, parts in order, problem) with the parts of a split model together."""
+    """(name as written, parts in order, problem) with the parts of a split model together."""
     single: list[tuple[str, list[Found], str]] = []
     split: dict[tuple[str, int], dict[int, Found]] = {}
     for item in group:
         stem = os.path.splitext(os.path.basename(item.candidate.path))[0]
         part = names.split_stem(stem) if item.candidate.format == "gguf" and not item.candidate.hint else None
         if part is None or part[2] < 2:
-            single.append((_base(item), [item], _lone_part(item)))
+            single.append((_written(item), [item], _lone_part(item)))
         else:
             split.setdefault((part[0], part[2]), {})[part[1]] = item
     for (stem, count), numbered in split.items():
@@ -120,7 +126,7 @@ def _split_parts(group: Sequence[Found]) -> list[tuple[str, list[Found], str]]:
         parts = [numbered[number] for number in sorted(numbered)]
         problem = f"part {missing[0]} of {count} is missing" if missing else ""
         faults = [part.record.fault for part in parts if part.record.fault]
-        single.append((names.base_name(stem), parts, problem or (faults[0] if faults else "")))
+        single.append((stem, parts, problem or (faults[0] if faults else "")))
     return single
 
 
@@ -129,12 +135,13 @@ def _lone_part(item: Found) -> str:
     return f"this is part {split[0] + 1} of {split[1]} of a split model under another name" if split else ""
 
 
-def _entry(parts: list[Found], problem: str) -> ModelEntry:
+def _entry(written: str, parts: list[Found], problem: str) -> ModelEntry:
     first = parts[0]
     facts = first.record.facts
     problem = problem or first.record.fault
     fields: dict[str, Any] = {name: getattr(facts, name) for name in Facts.__struct_fields__}
     fields["format"] = first.candidate.format
+    fields["title"] = written
     if len(parts) > 1:
         fields.update(_summed(parts))
     able, reasons = backends(msgspec.convert(fields, Facts) if len(parts) > 1 else facts, shards=len(parts))
@@ -234,16 +241,11 @@ def _differ(one: ModelEntry, other: ModelEntry) -> bool:
 
 def _finish(entry: ModelEntry, name: str, own: frozenset[str]) -> ModelEntry:
     ours = all(part in own for part in entry.shards or (entry.path,))
-    return msgspec.structs.replace(entry, name=name, own=ours, title=_title(entry, name))
+    return msgspec.structs.replace(entry, name=name, own=ours, title=_title(entry.title, name))
 
 
-def _title(entry: ModelEntry, name: str) -> str:
+def _title(written: str, name: str) -> str:
     """The name as its file writes it; what `general.name` says is too often a training run's."""
-    stem = os.path.basename(entry.path)
-    if entry.format == "gguf":
-        stem = os.path.splitext(stem)[0]
-        split = names.split_stem(stem)
-        stem = split[0] if split else stem
-    plain, _, mark = name.partition("@")
-    title = names.QUANT_DOT.sub(" ", stem) if names.base_name(stem) == plain else plain
+    title = names.QUANT_DOT.sub(" ", written)
+    mark = name.partition("@")[2]
     return f"{title} ({mark})" if mark else title

@@ -23,9 +23,9 @@ _DASHES = re.compile(r"-{2,}")
 
 def base_name(text: str) -> str:
     """The name a file stem, folder or hint gives, before it is made unique. Never empty."""
-    lowered = unicodedata.normalize("NFC", text.casefold())
+    lowered = text.casefold() if text.isascii() else unicodedata.normalize("NFC", text.casefold())
     dotted = QUANT_DOT.sub("-", lowered)
-    printable = "".join(char if char.isprintable() or char == " " else "-" for char in dotted)
+    printable = dotted if dotted.isprintable() else "".join(c if c.isprintable() else "-" for c in dotted)
     name = _DASHES.sub("-", _UNWANTED.sub("-", printable)).strip("-.")
     return name[:MAX_NAME] or "model"
 
