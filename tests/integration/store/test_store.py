@@ -53,7 +53,7 @@ async def test_a_successor_finds_backends_claims_footprints_and_the_generation(
     root: DataRoot, store: Store, clock: ManualClock
 ) -> None:
     await store.register_backend("vllm", {"url": "http://h"}, by="cli")
-    await store.claim_workspace("/work", "Zed", ttl=60)
+    await store.claim_workspace("/projects/a", "Zed", ttl=60)
     await store.put_footprint("id", "llama 1", "cpu", 123)
     await store.set_hint(tables.HINT_MODEL, "smol")
     await store.raise_generation(7)
@@ -76,7 +76,7 @@ async def test_a_successor_finds_backends_claims_footprints_and_the_generation(
     [abandoned] = await successor.turns("abandoned")
     assert (abandoned.id, abandoned.outcome, abandoned.conversation) == (turn, "owner_lost", "c1")
     assert await successor.abandoned_turns() == 1
-    claim = await successor.workspace_lease("/work")
+    claim = await successor.workspace_lease("/projects/a")
     assert claim is not None
     assert (claim.holder, claim.remaining_s) == ("Zed", 50)
     footprint = await successor.footprint("id", "llama 2", "cpu")
