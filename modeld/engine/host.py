@@ -70,6 +70,8 @@ class WorkerHost:
         self.exit_reason = ""
         self.pid = 0
         self.start_token = ""
+        #: Asked before each heartbeat: an owner whose lease is in doubt lets its worker's watchdog decide.
+        self.may_beat: Callable[[], bool] = lambda: True
         self._settings = settings
         self._turn = 0
         self._waiting: dict[int, _Waiting] = {}
@@ -247,7 +249,8 @@ class WorkerHost:
     def _beat(self) -> None:
         if self.exited.is_set():
             return
-        self._send(Heartbeat())
+        if self.may_beat():
+            self._send(Heartbeat())
         pause = self._settings.worker_watchdog / _BEATS_PER_WATCHDOG
         self._heart = asyncio.get_running_loop().call_later(pause, self._beat)
 
