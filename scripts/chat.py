@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from prepare import setup
 from steps import BIN, ROOT, StepFailed, fail, say, shown
 
 DATA_ROOT = ROOT / ".chat"
-#: `acp-bridge chat` ends by itself; these are for the commands around it
+ANSWER_SECONDS = 180
 STOP_SECONDS = 60
 
 
@@ -36,11 +37,22 @@ def main() -> int:
         return fail(error)
     try:
         say("")
-        return shown([BIN / "acp-bridge", "chat", prompt], environ=environ)
-    except KeyboardInterrupt:
-        return 130
+        return _talk(prompt, environ)
     finally:
         _stop(environ)
+
+
+def _talk(prompt: str, environ: dict[str, str]) -> int:
+    """One turn. A small model may repeat itself until its window is full: then it is stopped as an editor would."""
+    with subprocess.Popen([str(BIN / "acp-bridge"), "chat", prompt], env=environ, stdin=subprocess.DEVNULL) as chat:
+        try:
+            return chat.wait(ANSWER_SECONDS)
+        except subprocess.TimeoutExpired:
+            say(f"\n(stopped after {ANSWER_SECONDS} s)")
+            chat.send_signal(signal.SIGINT)
+            return chat.wait(STOP_SECONDS)
+        except KeyboardInterrupt:
+            return chat.wait(STOP_SECONDS)  # the terminal told it too
 
 
 def _command(arguments: list[str], environ: dict[str, str], remedy: str) -> None:

@@ -107,7 +107,7 @@ def test_wrong_usage_is_told_apart_from_failure(home: Home) -> None:
 @pytest.mark.openvino
 def test_nothing_of_a_conversation_is_logged(home: Home) -> None:
     secret = "xyzzy-plugh-4711"
-    home.run("acp-bridge", "chat", "--start", f"Repeat this word: {secret}", MODELD_BACKEND="openvino")
+    home.run("acp-bridge", "chat", "--start", f"{CAPITAL} ({secret})", MODELD_BACKEND="openvino")
     for folder, _, files in os.walk(home.root / "logs"):
         for file in files:
             with open(os.path.join(folder, file), "rb") as log:

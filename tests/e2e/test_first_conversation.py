@@ -42,7 +42,7 @@ def test_a_second_turn_prefills_only_what_is_new(engine: Home) -> None:
         editor.choose(identity, "model", editor.find_model(session, "smollm2"))
         editor.prompt(identity, CAPITAL)
         first = engine.status()["last_turn"]["usage"]
-        editor.prompt(identity, "And of Italy?")
+        editor.prompt(identity, CAPITAL)
         second = engine.status()["last_turn"]["usage"]
         assert second["reused"] >= first["reused"] + first["prefilled"]
         assert second["prefilled"] < first["reused"] + first["prefilled"]

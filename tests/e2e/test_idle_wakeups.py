@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.model, pytest.mark.timeout(180)]
 
 #: the soak watches a whole minute
 SECONDS = 60.0 if FULL else 15.0
+CAPITAL = "What is the capital of France? Answer in one word."
 #: one wake-up costs a thread at most this many voluntary switches (timer, file writes, hand-over between threads)
 SWITCHES = 8
 
@@ -50,7 +51,7 @@ def test_idle_daemon_and_bridge_sleep(home: Home) -> None:
         assert switches(bridge, SECONDS) <= SWITCHES, "a connected bridge is pushed to"
 
         editor.choose(session["sessionId"], "model", editor.find_model(session, "smollm2"))
-        editor.prompt(session["sessionId"], "Say hello.")
+        editor.prompt(session["sessionId"], CAPITAL)
         settle()
         renewals = SECONDS / numbers.lease_renew
         beats = SECONDS / (numbers.worker_watchdog / 3)

@@ -39,7 +39,7 @@ def plan(home: Home, *, choose: bool = True) -> list[dict[str, Any]]:
         {"do": "new", "cwd": str(home.work)},
         *(picking if choose else []),
         {"do": "prompt", "text": CAPITAL},
-        {"do": "prompt", "text": "And of Italy?"},
+        {"do": "prompt", "text": CAPITAL},
         {"do": "cancel", "text": LONG},
         {"do": "prompt", "text": CAPITAL},
         {"do": "prompt", "session": "no-such-session", "text": CAPITAL},

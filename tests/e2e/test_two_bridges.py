@@ -9,6 +9,8 @@ from clients.home import Home
 pytestmark = [pytest.mark.e2e, pytest.mark.model, pytest.mark.timeout(300)]
 
 TURNS = 10
+#: small models ramble; this one is answered in one sentence
+CAPITAL = "What is the capital of France? Answer in one word."
 LONG = "Write a long story about a lighthouse keeper and the sea."
 
 
@@ -20,11 +22,11 @@ def test_two_bridges_take_ten_turns_each(engine: Home) -> None:
             session = editor.new_session(engine.work)
             editor.choose(session["sessionId"], "model", editor.find_model(session, "smollm2"))
             sessions.append(session["sessionId"])
-        left.prompt(sessions[0], "Say hello.")
+        left.prompt(sessions[0], CAPITAL)
         generation = engine.status()["generation"]
         for number in range(TURNS):
             pending = [
-                editor.begin_prompt(session, f"Name one word that starts with the letter {chr(97 + number)}.")
+                editor.begin_prompt(session, f"{number}: {CAPITAL}")
                 for editor, session in zip((left, right), sessions, strict=True)
             ]
             for editor, turn in zip((left, right), pending, strict=True):
@@ -40,10 +42,10 @@ def test_an_open_session_does_not_hold_the_model(engine: Home) -> None:
             editor.initialize()
         held = holder.new_session(engine.work)
         holder.choose(held["sessionId"], "model", holder.find_model(held, "smollm2"))
-        holder.prompt(held["sessionId"], "Say hello.")
+        holder.prompt(held["sessionId"], CAPITAL)
         session = other.new_session(engine.work)
         other.choose(session["sessionId"], "model", other.find_model(session, "smollm2"))
-        assert other.prompt(session["sessionId"], "Say hello.").text
+        assert other.prompt(session["sessionId"], CAPITAL).text
 
 
 def test_a_waiting_editor_sees_its_place_and_can_leave(engine: Home) -> None:
@@ -56,10 +58,10 @@ def test_a_waiting_editor_sees_its_place_and_can_leave(engine: Home) -> None:
             sessions.append(session["sessionId"])
         running = busy.begin_prompt(sessions[0], LONG)
         busy.wait_update(running, "agent_message_chunk")
-        queued = waiting.begin_prompt(sessions[1], "Say hello.")
+        queued = waiting.begin_prompt(sessions[1], CAPITAL)
         engine.wait_queue(1)
         waiting.notify("session/cancel", {"sessionId": sessions[1]})
         assert waiting.end_prompt(queued, 5).stop_reason == "cancelled"
         busy.notify("session/cancel", {"sessionId": sessions[0]})
         assert busy.end_prompt(running, 10).stop_reason == "cancelled"
-        assert waiting.prompt(sessions[1], "Say hello.").text
+        assert waiting.prompt(sessions[1], CAPITAL).text
