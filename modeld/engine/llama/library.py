@@ -27,11 +27,15 @@ class LogTap:
     def __init__(self) -> None:
         self._errors: list[str] = []
         self.flash_attention: bool | None = None
+        #: Every line, where a caller wants them (None: nobody does).
+        self.lines: list[str] | None = None
 
     def line(self, level: int, text: bytes, _: object) -> None:
         """Called by native code with one piece of log text."""
         if b"Flash Attention " in text:
             self.flash_attention = b"enabled" in text
+        if self.lines is not None:
+            self.lines.append(text.decode("utf-8", "replace"))
         if level in (_WARN, _ERROR):
             message = text.decode("utf-8", "replace").strip()
             if level == _ERROR and message:

@@ -41,7 +41,9 @@ class ContextPlan(msgspec.Struct, frozen=True, kw_only=True):
 class LoadedContext:
     """Native model, context and adapters. `close` is safe twice."""
 
-    def __init__(self, library: Library, request: LoadRequest) -> None:
+    def __init__(self, library: Library, request: LoadRequest, *, dry: bool = False) -> None:
+        """`dry` reads the file's metadata and reserves nothing: for measuring, in a process to throw away."""
+        self._dry = dry
         self.api: Any = library.api
         self._library = library
         self._request = request
@@ -61,6 +63,8 @@ class LoadedContext:
 
         callback = api.llama_progress_callback(told)
         set_fields(params, progress_callback=callback, vocab_only=self._request.vocabulary_only)
+        if self._dry:
+            set_fields(params, no_alloc=True, load_mode=api.LLAMA_LOAD_MODE_NONE)  # no other mode goes with it
         layers = self._gpu_layers(identity)
         if layers is not None:
             set_fields(params, n_gpu_layers=layers)

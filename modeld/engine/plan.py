@@ -1,0 +1,63 @@
+"""Asks an engine what a load would take, in a process to throw away. Daemon side; imports nothing native."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import anyio
+import msgspec
+
+from shared.catalog.identity import RequestedIdentity
+
+#: A dry run reads the vocabulary and little else; one that takes longer than this tells nothing.
+PLAN_SECONDS = 20.0
+_MODULES = {"llama": "modeld.engine.llama.dry_run"}
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """A load that is only thought of. `num_ctx` in tokens."""
+
+    identity: RequestedIdentity
+    num_ctx: int
+
+
+class Sizes(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes: weights, KV memory for `num_ctx` (windows capped, lanes included), working buffers."""
+
+    weights: int
+    kv: int
+    compute: int
+
+
+async def ask_engine(identity: RequestedIdentity, num_ctx: int, command: Sequence[str] | None = None) -> Sizes | None:
+    """The engine's own arithmetic, or None where it has none to offer (then the formula has to do).
+
+    None also where the process fails, whatever ends it: an estimate is advice, and the load itself
+    will say what is wrong. `command` replaces the process in tests.
+    """
+    module = _MODULES.get(identity.backend)
+    if module is None:
+        return None
+    question = msgspec.msgpack.encode(Question(identity=identity, num_ctx=num_ctx))
+    program = list(command or (sys.executable, "-P", "-m", module))
+    with anyio.move_on_after(PLAN_SECONDS):
+        try:
+            done = await anyio.run_process(
+                program,
+                input=question,
+                check=False,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )
+        except OSError:
+            return None
+        if done.returncode != 0:
+            return None
+        try:
+            return msgspec.msgpack.decode(done.stdout, type=Sizes)
+        except msgspec.MsgspecError:
+            return None
+    return None
