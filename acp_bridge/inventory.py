@@ -40,11 +40,12 @@ class RecordedInventory:
         """See acp_bridge.models.Inventory."""
         self._listener = listener
 
-    def recall(self) -> Advertised:
+    def recall(self) -> Advertised | None:
         """See acp_bridge.models.Inventory."""
         remembered = self._cache.read()
         self._active = remembered.active
-        return self._advertise(remembered.entries, None, "", {})
+        recalled = self._advertise(remembered.entries, None, "", {})
+        return recalled if recalled.rows or not self._serveable.backend else None
 
     def look(self, status: api.Status | None, connected_backend: str, rejected: Mapping[str, str]) -> Advertised:
         """See acp_bridge.models.Inventory."""

@@ -51,8 +51,11 @@ class Inventory(Protocol):
         """`listener` is called from any thread when the files changed."""
         ...
 
-    def recall(self) -> Advertised:
-        """What was advertised last, as far as it still may be; a few milliseconds at most."""
+    def recall(self) -> Advertised | None:
+        """What was advertised last, as far as it still may be; a few milliseconds at most.
+
+        None when only a look at the library can tell.
+        """
         ...
 
     def look(self, status: api.Status | None, connected_backend: str, rejected: Mapping[str, str]) -> Advertised:
@@ -130,7 +133,7 @@ class Models:
         loop = asyncio.get_running_loop()
         self._inventory.on_change(lambda: _call(loop, self.touch))
         recalled = await anyio.to_thread.run_sync(self._inventory.recall)
-        if recalled.rows:
+        if recalled is not None:
             self._become(recalled)
         while True:
             self._moved = anyio.Event()

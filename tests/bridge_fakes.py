@@ -192,8 +192,8 @@ class FixedInventory:
     def on_change(self, listener: Callable[[], None]) -> None:
         self.changed = listener
 
-    def recall(self) -> Advertised:
-        return Advertised()
+    def recall(self) -> Advertised | None:
+        return None
 
     def look(self, status: api.Status | None, connected_backend: str, rejected: Any) -> Advertised:
         del status, connected_backend, rejected

@@ -183,7 +183,9 @@ async def test_a_miss_heals_once_and_never_by_another_model(bench: Bench) -> Non
         session = await client.new()
         await client.request("session/set_config_option", {"sessionId": session, "configId": "model", "value": "alpha"})
         bench.inventory.advertised = Advertised(rows=(row("beta"),))
+        bench.core.models.on_change(client.wake)
         bench.core.models.touch()
+        await client.wait_for(lambda: bench.core.models.row("alpha") is None)
         with pytest.raises(ModeldError) as missing:
             await client.prompt(session, "hi")
         assert missing.value.kind == "no_satisfactory_model"
