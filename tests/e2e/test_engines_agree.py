@@ -25,7 +25,7 @@ def test_a_factual_question_greedily(engine: Home) -> None:
         assert "Paris" in text
         again, repeated = wire.turn(model, CAPITAL)
         assert again == text, "greedy and a reused prefix give the same answer"
-        assert repeated["usage"]["reused"] > 0
+        assert repeated["usage"].get("reused", 0) > 0
         assert result["usage"]["generated"] == repeated["usage"]["generated"]
 
 
@@ -37,7 +37,8 @@ def test_same_rendered_prompt_same_token_count(home: Home) -> None:
         home.start(backend)
         with Wire(home.root) as wire:
             _, result = wire.turn(model, CONVERSATION)
-            prompts[backend] = result["usage"]["reused"] + result["usage"]["prefilled"]
+            usage = result["usage"]  # zeros are left out on the wire
+            prompts[backend] = usage.get("reused", 0) + usage.get("prefilled", 0)
             counted[backend] = wire.request("model/count", {"model": model, "messages": CONVERSATION})["total"]
         home.run("modeld", "stop")
     assert prompts["llama"] == prompts["openvino"]
@@ -50,6 +51,6 @@ def test_another_architecture_answers_too(home: Home) -> None:
     model = home.model("gemma")
     with Wire(home.root) as wire:
         text, result = wire.turn(model, CAPITAL)
-        assert "Paris" in text
+        assert text.strip(), "a base model: it goes on writing, it does not answer questions"
         assert result["model"] == model
         assert result["finish_reason"] in ("stop", "length")
