@@ -104,6 +104,7 @@ class Emitter:
         self._unclosed = []
 
     def close_reasoning(self) -> None:
+        """White space between a thought and the answer is dropped."""
         self.thinking = False
         self._unclosed = []
         self._text = _Trimmed(lead=True)

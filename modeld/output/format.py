@@ -15,7 +15,6 @@ ToolStyle = Literal[
     "qwen_xml",
     "llama3",
     "mistral",
-    "mistral_args",
     "gemma",
     "function_gemma",
     "gpt_oss",
@@ -28,10 +27,12 @@ ToolStyle = Literal[
     "command",
     "nemotron",
     "granite",
-    "phi",
     "apertus",
     "tool_calls_list",
     "functools",
+    "function_tags",
+    "gigachat",
+    "action",
     "functionary_tags",
     "functionary_recipient",
     "lfm2",
@@ -43,12 +44,16 @@ class OutputFormat(msgspec.Struct, frozen=True, kw_only=True):
     """Marks of one model's output.
 
     `opened`: the prompt itself ended inside the reasoning (its opener is in the generation prompt).
-    `noise`: literals that frame an answer and are never shown.
+    `begun`: it ended inside the begin of a message that may be a call. `described`: the tools stand in the
+    system message in our own words (`generic` notation). `noise`: literals that frame an answer and are
+    never shown.
     """
 
     reasoning: ReasoningKind = "none"
     think_open: tuple[str, ...] = ("<think>",)
     think_close: tuple[str, ...] = ("</think>",)
     opened: bool = False
+    begun: bool = False
+    described: bool = False
     tools: ToolStyle = "generic"
     noise: tuple[str, ...] = ()

@@ -25,13 +25,20 @@ MARKS = (*_ENDS, _MESSAGE, "<|constrain|>")
 def harmony(reader: Reader, out: Emitter, form: OutputFormat, book: ToolBook) -> Steps[None]:
     """Run over the whole output. Text outside any message is the answer (a model that forgot its channels)."""
     del form
-    marker = yield from reader.until(_BEGIN, out.text)
+    yield from reader.skip_space()
+    head = ""
+    if (yield from reader.accept("to=")):  # the recipient may stand before the channel
+        name, marker = yield from reader.line(_BEGIN)
+        head = f"to={name}"
+    else:
+        marker = yield from reader.until(_BEGIN, out.text)
     while marker is not None:
         header, end = ("", marker) if marker == _MESSAGE else (yield from reader.line(_HEADER))
         if end is None:
             return
         if end == _MESSAGE:
-            marker = yield from _message(reader, out, book, marker + header)
+            marker = yield from _message(reader, out, book, head + marker + header)
+            head = ""
             if marker in ("<|start|>", "<|channel|>", None):
                 continue
         marker = yield from reader.until(_BEGIN, out.text)

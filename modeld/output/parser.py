@@ -32,8 +32,9 @@ def format_marks(form: OutputFormat) -> tuple[str, ...]:
     """Every literal that the grammar of a format reads."""
     if form.reasoning == "channels":
         return HARMONY_MARKS
-    style = style_of(form.tools)
-    return (*form.think_open, *form.think_close, *form.noise, *style.openers, *style.noise, *style.inner)
+    style, ours = style_of(form.tools), style_of("generic")
+    calls = (*style.openers, *style.noise, *style.inner, *ours.openers, *ours.noise)
+    return (*form.think_open, *form.think_close, *form.noise, *calls)
 
 
 class OutputParser:

@@ -74,6 +74,16 @@ class Reader:
         marker = yield from self.until(markers, parts.append)
         return "".join(parts), marker
 
+    def before(self, markers: Markers) -> Steps[tuple[str, str | None]]:
+        """As `line`, with the marker left where it is."""
+        parts: list[str] = []
+        marker = yield from self.until(markers, parts.append)
+        if marker is not None:
+            self._at -= len(marker)
+            if self._record is not None:
+                self._record.pop()
+        return "".join(parts), marker
+
     def skip_space(self, sink: Sink | None = None) -> Steps[None]:
         """Pass white space to `sink` (or drop it) up to the next other character, or the end."""
         while True:

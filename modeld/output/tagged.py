@@ -22,22 +22,25 @@ class _Tagged:
         self._reader = reader
         self._out = out
         self._book = book
-        self._style: Style | None = style_of(form.tools) if book else None
+        self._form = form
+        self._styles = _styles(form) if book else ()
         thinks = form.reasoning == "tags"
         self._open = frozenset(form.think_open) if thinks else frozenset()
         self._close = frozenset(form.think_close) if thinks else frozenset()
-        openers = self._style.openers if self._style else ()
-        noise = (self._style.noise if self._style else ()) + form.noise
-        self._noise = frozenset(noise)
-        self._answer = Markers((*self._open, *self._close, *openers, *noise))
-        self._thought = Markers((*self._open, *self._close, *openers))
+        self._parsers = {opener: style.parse for style in reversed(self._styles) for opener in style.openers}
+        self._noise = frozenset(form.noise).union(*(style.noise for style in self._styles)) - self._parsers.keys()
+        self._answer = Markers((*self._open, *self._close, *self._parsers, *self._noise))
+        self._thought = Markers((*self._open, *self._close, *self._parsers))
         self._last = ""
-        self._opened = form.opened and thinks
 
     def run(self) -> Steps[None]:
-        if self._opened:
-            yield from self._reasoning(None)
-        elif self._style is not None and self._style.bare:
+        """The whole output, from what the prompt left open."""
+        form = self._form
+        if form.opened and self._open:
+            yield from self._reasoning()
+        elif form.begun and self._styles:
+            yield from self._call(self._styles[0].openers[0])
+        elif any(style.bare for style in self._styles):
             yield from self._bare_calls()
         while True:
             marker = yield from self._reader.until(self._answer, self._say)
@@ -53,37 +56,39 @@ class _Tagged:
         if self._last and self._last in _QUOTES:
             self._say(marker)
         elif marker in self._open:
-            yield from self._reasoning(marker)
-        elif self._style is not None:
-            yield from self._style.parse(self._reader, self._out, self._book, marker)
-            self._last = ""
+            yield from self._reasoning()
+        else:
+            yield from self._call(marker)
 
-    def _reasoning(self, opener: str | None) -> Steps[None]:
+    def _call(self, opener: str) -> Steps[None]:
+        yield from self._parsers[opener](self._reader, self._out, self._book, opener)
+        self._last = ""
+
+    def _reasoning(self) -> Steps[None]:
         """Thoughts up to the closer that matches the opener; a tool call at the begin of a line ends them too."""
         out, depth = self._out, 1
         out.open_reasoning()
-        self._last = opener or ""
+        self._last = ""
         while depth:
             marker = yield from self._reader.until(self._thought, self._think)
             if marker is None:
                 return
-            quoted = bool(self._last) and self._last in _QUOTES
-            if marker in self._close and not quoted:
+            if self._last and self._last in _QUOTES:
+                self._think(marker)
+            elif marker in self._close:
                 depth -= 1
                 if depth:
                     self._think(marker)
                     out.inner_close()
-            elif marker in self._open and not quoted:
-                depth += 1 if self._last != "" and self._last != opener else 0
-                if depth > 1:
+            elif marker in self._open:
+                if self._last.strip():  # an opener before any thought repeats that of the prompt
+                    depth += 1
                     self._think(marker)
-            elif marker in self._open or marker in self._close or self._last not in ("\n", "", opener):
+            elif self._last not in ("", "\n"):
                 self._think(marker)
             else:
                 out.close_reasoning()
-                if self._style is not None:
-                    yield from self._style.parse(self._reader, out, self._book, marker)
-                self._last = ""
+                yield from self._call(marker)
                 return
         out.close_reasoning()
         self._last = ""
@@ -111,6 +116,14 @@ class _Tagged:
         if text.strip(" \t"):
             self._last = text.rstrip(" \t")[-1]
         self._out.reasoning(text)
+
+
+def _styles(form: OutputFormat) -> tuple[Style, ...]:
+    """The family's own notation, and ours, which we taught it or which many were trained on anyway."""
+    own, ours = style_of(form.tools), style_of("generic")
+    if own is ours:
+        return (ours,)
+    return (own, ours if form.described else ours._replace(bare=False))
 
 
 def tagged(reader: Reader, out: Emitter, form: OutputFormat, book: ToolBook) -> Steps[None]:

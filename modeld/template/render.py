@@ -11,7 +11,7 @@ import msgspec
 
 from modeld.output.format import OutputFormat
 from modeld.template.default import CHATML, MISSING
-from modeld.template.sandbox import OUTPUT_LIMIT, Sandbox, TemplateRefused
+from modeld.template.sandbox import OUTPUT_LIMIT, Sandbox, TemplateRefused, tojson
 from modeld.template.shape import Shape, adapt
 from modeld.template.sniff import Sniffed, sniff
 from shared.errors import TemplateFailed
@@ -42,6 +42,8 @@ class Template:
         self.bos = bos
         self.eos = eos
         self._limit = limit
+        self._now = now
+        self._wants_list = False
         self._shape: Shape | None = None
         try:
             self._compiled = Sandbox(now, limit).from_string(self.source)
@@ -52,7 +54,11 @@ class Template:
     def shape(self) -> Shape:
         """What the template can express, tried out at first use."""
         if self._shape is None:
-            self._shape = Shape.found_by(self._try)
+            found = Shape.found_by(self._try)
+            if not found.renders:  # some templates loop over tools without asking whether there are any
+                self._wants_list = True
+                found = Shape.found_by(self._try)
+            self._shape = found
         return self._shape
 
     def render(
@@ -79,8 +85,12 @@ class Template:
         """How the answer to `prompt` is to be read: notes where the prompt itself opens the reasoning."""
         form = self.sniffed.output
         tail = prompt.rstrip()
-        opened = form.reasoning == "tags" and any(tail.endswith(one) for one in form.think_open)
-        return msgspec.structs.replace(form, opened=opened)
+        return msgspec.structs.replace(
+            form,
+            opened=form.reasoning == "tags" and any(tail.endswith(one) for one in form.think_open),
+            begun=form.tools == "functionary_recipient" and tail.endswith(">>>"),
+            described=not self.shape.tools,
+        )
 
     def _try(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> str | None:
         try:
@@ -100,7 +110,11 @@ class Template:
             "add_generation_prompt": prompt,
             **switches,
         }
-        variables["tools"] = tools or None
+        if tools or self._wants_list:
+            variables["tools"] = tools
+        if "functions" in self.source:  # Firefunction's own name for them, as JSON text
+            variables["functions"] = tojson(tools, indent=4)
+            variables["datetime"] = self._now().strftime("%B %d %Y %H:%M:%S GMT")
         parts: list[str] = []
         size = 0
         for part in self._compiled.generate(variables):

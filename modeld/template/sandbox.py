@@ -9,6 +9,7 @@ strings over a limit. Time and memory are limited by whoever runs the worker.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NoReturn
@@ -26,6 +27,9 @@ _DROPPED_FILTERS = ("center", "filesizeformat", "format", "pprint", "random", "u
 _DROPPED_GLOBALS = ("lipsum", "cycler", "joiner")
 _GROWING = frozenset({"+", "*", "**", "%"})
 _POWER_LIMIT = 64
+_GROWING_METHODS = ("format_map", "center", "ljust", "rjust", "zfill", "expandtabs", "translate")
+#: A field of `str.format` that says more than which value: widths and precisions build any length.
+_FORMATTED_FIELD = re.compile(r"\{[^{}]*[:!\[.][^{}]*\}|\{\{|\}\}")
 
 
 class TemplateRefused(Exception):
@@ -86,10 +90,21 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return 0
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """`str.format` and its like can build anything: no template needs them."""
-        if isinstance(obj, str) and attribute in ("format", "format_map", "center", "ljust", "rjust", "zfill"):
-            raise SecurityError(f"{attribute} is not allowed in a chat template")
+        """What makes much out of little is refused; `str.format` fills in plain fields only."""
+        if isinstance(obj, str):
+            if attribute in _GROWING_METHODS or (attribute == "format" and _FORMATTED_FIELD.search(obj)):
+                raise SecurityError(f"{attribute} is not allowed in a chat template")
+            if attribute == "replace":
+                return self._bounded_replace(obj)
         return super().getattr(obj, attribute)
+
+    def _bounded_replace(self, text: str) -> Callable[..., str]:
+        def replace(old: str, new: str, count: int = -1) -> str:
+            if (text.count(old) if old else len(text) + 1) * _length(new) > self._limit:
+                raise SecurityError("a text of that size is not allowed in a chat template")
+            return text.replace(old, new, count)
+
+        return replace
 
 
 def refuse(message: Any = "") -> NoReturn:

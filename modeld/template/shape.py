@@ -67,7 +67,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
             parts=parts,
             system=system,
             alternating=not _shows(render, twice, (f"{_WORD}0",)),
-            tools=tools and calls is not None,
+            tools=tools,
             calls=calls is not None,
             results=calls is not None and calls[2],
             text_arguments=calls is not None and calls[0],

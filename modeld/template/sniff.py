@@ -35,6 +35,10 @@ _TOOL_MARKS: tuple[tuple[str, ToolStyle], ...] = (
     ("List of tools: <|tool_list_start|>", "lfm2"),
     (">>>", "functionary_recipient"),
     ("<function=", "functionary_tags"),
+    ('<function name="', "function_tags"),
+    ("<|function_call|>", "gigachat"),
+    ("<|role_sep|>", "gigachat"),
+    ("Action:", "action"),
     ("functools", "functools"),
     ("<tool_calls>", "tool_calls_list"),
     ("<tool_call>", "hermes"),
@@ -51,12 +55,23 @@ _THINK_MARKS: tuple[tuple[str, str], ...] = (
     ("<|inner_prefix|>", "<|inner_suffix|>"),
     ("<|begin_of_thought|>", "<|end_of_thought|>"),
     ("<mm:think>", "</mm:think>"),
+    ("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),
+    ("<|think|>", "<|end|>"),
     ("<think>", "</think>"),
     ("<thinking>", "</thinking>"),
     ("<thought>", "</thought>"),
     ("<reasoning>", "</reasoning>"),
 )
-_NOISE: tuple[str, ...] = ("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>")
+_NOISE: tuple[str, ...] = (
+    "<|START_RESPONSE|>",
+    "<|END_RESPONSE|>",
+    "<|START_TEXT|>",
+    "<|END_TEXT|>",
+    "<|content|>",
+    "<|begin|>assistant",
+    "<|calls|>",
+    "<|message_sep|>",
+)
 _COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 _TOOLS = re.compile(r"\btools\b")
 _SWITCHES = re.compile(r"\b(enable_thinking|reasoning_effort|thinking_budget|thinking_mode|thinking)\b")
@@ -79,7 +94,7 @@ class Sniffed(msgspec.Struct, frozen=True, kw_only=True):
 def sniff(source: str) -> Sniffed:
     """Read the marks in a template's text. An empty text gives the generic answer."""
     text = _COMMENT.sub("", source)
-    tools = _TOOLS.search(text) is not None
+    tools = _TOOLS.search(text) is not None or "functions" in text
     style: ToolStyle = next((style for mark, style in _TOOL_MARKS if mark in text), "generic")
     switches = tuple(sorted(set(_SWITCHES.findall(text))))
     noise = tuple(mark for mark in _NOISE if mark in text)
@@ -91,7 +106,7 @@ def sniff(source: str) -> Sniffed:
         reasoning="tags",
         think_open=(pair[0],) if pair else ("<think>",),
         think_close=(pair[1],) if pair else ("</think>",),
-        tools=style if tools else "generic",
+        tools=style,
         noise=noise,
     )
     if pair is None:

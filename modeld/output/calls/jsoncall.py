@@ -31,9 +31,8 @@ class _Members:
 def call_object(reader: Reader, out: Emitter, book: ToolBook, *, known_only: bool = False) -> Steps[Outcome]:
     """Read one object at the cursor. `known_only`: without marks around it, it must name a tool of the turn."""
     members = _Members()
-    if not (yield from _object(reader, out, book, members, known_only)):
-        if members.outcome is None:
-            return "text"
+    if not (yield from _object(reader, out, book, members, known_only)) and members.outcome is None:
+        return "text"
     if members.outcome is None:
         if not members.name or (known_only and not members.early):
             return "text"
@@ -66,9 +65,7 @@ def _object(reader: Reader, out: Emitter, book: ToolBook, members: _Members, kno
             return False
 
 
-def _member(
-    reader: Reader, out: Emitter, book: ToolBook, members: _Members, known_only: bool, key: str
-) -> Steps[bool]:
+def _member(reader: Reader, out: Emitter, book: ToolBook, members: _Members, known_only: bool, key: str) -> Steps[bool]:
     char = yield from reader.peek()
     if key in _NAMES and char == '"':
         members.name = (yield from string(reader)) or ""

@@ -1,0 +1,48 @@
+"""Calls written as Python: `[get_weather(city="Paris"), other(n=1)]` between two marks."""
+
+from __future__ import annotations
+
+import ast
+import json
+
+from modeld.output.calls.style import Parse
+from modeld.output.emitter import Emitter
+from modeld.output.markers import Markers
+from modeld.output.reader import Reader, Steps
+from modeld.output.tools import ToolBook
+
+_LONGEST = 256 * 1024
+
+
+def pythonic_calls(closer: str) -> Parse:
+    """Read when the section is whole: Python has no use for half an expression."""
+    ends = Markers((closer,))
+
+    def parse(reader: Reader, out: Emitter, book: ToolBook, opener: str) -> Steps[None]:
+        del book
+        text, mark = yield from reader.line(ends)
+        calls = _calls(text) if mark is not None and len(text) <= _LONGEST else []
+        for name, arguments in calls:
+            out.begin_call(name)
+            out.arguments(arguments)
+            out.end_call()
+        if not calls:
+            out.text(opener + text + (mark or ""))
+
+    return parse
+
+
+def _calls(text: str) -> list[tuple[str, str]]:
+    try:
+        body = ast.parse(text.strip(), mode="eval").body
+        nodes = body.elts if isinstance(body, (ast.List, ast.Tuple)) else [body]
+        return [_call(node) for node in nodes]
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        return []
+
+
+def _call(node: ast.expr) -> tuple[str, str]:
+    if not isinstance(node, ast.Call) or node.args:
+        raise ValueError("not a call with named arguments")
+    arguments = {word.arg: ast.literal_eval(word.value) for word in node.keywords if word.arg}
+    return ast.unparse(node.func), json.dumps(arguments, ensure_ascii=False)
