@@ -35,72 +35,68 @@ def scripted(root: DataRoot, *replies: dict[str, Any], **environ: str) -> Modeld
 
 
 async def test_sigterm_lets_a_short_turn_end_and_leaves_nothing(models: DataRoot) -> None:
-    modeld = scripted(models, {"pieces": ["x "] * 40})
-    await modeld.start()
-    async with modeld.client() as client:
-        turn = client.turn("a", params=api.Sampling(max_tokens=100))
-        await turn.until(api.TextDelta)
-        workers = modeld.workers()
-        os.kill(modeld.pid, signal.SIGTERM)
-        assert (await turn.end()).finish_reason == "stop"
-    assert await modeld.end() == 0
-    assert workers
-    assert not any(is_alive(worker) for worker in workers)
-    found = survey(models)
-    assert found.released == "shutdown"
-    assert found.living == []
+    async with scripted(models, {"pieces": ["x "] * 40}) as modeld:
+        async with modeld.client() as client:
+            turn = client.turn("a", params=api.Sampling(max_tokens=100))
+            await turn.until(api.TextDelta)
+            workers = modeld.workers()
+            os.kill(modeld.pid, signal.SIGTERM)
+            assert (await turn.end()).finish_reason == "stop"
+        assert await modeld.end() == 0
+        assert workers
+        assert not any(is_alive(worker) for worker in workers)
+        found = survey(models)
+        assert found.released == "shutdown"
+        assert found.living == []
 
 
 async def test_a_stop_ends_a_turn_that_does_not_end_by_itself(models: DataRoot) -> None:
-    modeld = scripted(models, ENDLESS, MODELD_SHUTDOWN_DRAIN="0.2")
-    await modeld.start()
-    async with modeld.client() as client, modeld.client("waits") as other:
-        turn = client.turn("a", params=FOREVER)
-        await turn.until(api.TextDelta)
-        waiting = other.turn("a")
-        await waiting.until(api.Queued)
-        await client.call("daemon/shutdown", api.ShutdownParams(reason="stop"), api.Value)
-        ended = await turn.end()
-        assert ended.finish_reason == "cancelled_by_other"
-        with pytest.raises((StaleError, PeerGone)):
-            await waiting.end()
-    assert await modeld.end() == 0
-    assert survey(models).released == "stop"
+    async with scripted(models, ENDLESS, MODELD_SHUTDOWN_DRAIN="0.2") as modeld:
+        async with modeld.client() as client, modeld.client("waits") as other:
+            turn = client.turn("a", params=FOREVER)
+            await turn.until(api.TextDelta)
+            waiting = other.turn("a")
+            await waiting.until(api.Queued)
+            await client.call("daemon/shutdown", api.ShutdownParams(reason="stop"), api.Value)
+            ended = await turn.end()
+            assert ended.finish_reason == "cancelled_by_other"
+            with pytest.raises((StaleError, PeerGone)):
+                await waiting.end()
+        assert await modeld.end() == 0
+        assert survey(models).released == "stop"
 
 
 async def test_a_killed_daemon_leaves_no_worker(models: DataRoot) -> None:
-    modeld = scripted(models, ENDLESS)
-    await modeld.start()
-    async with modeld.client() as client:
-        turn = client.turn("a", params=FOREVER)
-        await turn.until(api.TextDelta)
-        workers = modeld.workers()
-        await modeld.end(signal.SIGKILL)
-        await turn.ended.wait()
-    assert workers
-    await eventually(lambda: not any(is_alive(worker) for worker in workers), "the worker ends by itself", 5.0)
-    async with scripted(models) as successor, successor.client() as client:
-        status = await client.status()
-        assert (status.state, status.active) == ("Empty", None)
-        loaded = await client.load("a")
-        assert loaded.generation > 1
-        status = await client.status()
-        assert status.abandoned_turns == 1
-        assert status.hint_model == "a"
+    async with scripted(models, ENDLESS) as modeld:
+        async with modeld.client() as client:
+            turn = client.turn("a", params=FOREVER)
+            await turn.until(api.TextDelta)
+            workers = modeld.workers()
+            await modeld.end(signal.SIGKILL)
+            await turn.ended.wait()
+        assert workers
+        await eventually(lambda: not any(is_alive(worker) for worker in workers), "the worker ends by itself", 5.0)
+        async with scripted(models) as successor, successor.client() as client:
+            status = await client.status()
+            assert (status.state, status.active) == ("Empty", None)
+            loaded = await client.load("a")
+            assert loaded.generation > 1
+            status = await client.status()
+            assert status.abandoned_turns == 1
+            assert status.hint_model == "a"
 
 
 async def test_a_frozen_daemon_does_not_keep_a_model_resident(models: DataRoot) -> None:
-    modeld = scripted(models, MODELD_LEASE_TTL="1.0")
-    await modeld.start()
-    async with modeld.client() as client:
-        await client.load("a")
-        (worker,) = modeld.workers()
-        os.kill(modeld.pid, signal.SIGSTOP)
-        try:
-            await eventually(lambda: not is_alive(worker), "the watchdog ends the worker", 10.0)
-        finally:
-            os.kill(modeld.pid, signal.SIGCONT)
-    await modeld.end()
+    async with scripted(models, MODELD_LEASE_TTL="1.0") as modeld:
+        async with modeld.client() as client:
+            await client.load("a")
+            (worker,) = modeld.workers()
+            os.kill(modeld.pid, signal.SIGSTOP)
+            try:
+                await eventually(lambda: not is_alive(worker), "the watchdog ends the worker", 10.0)
+            finally:
+                os.kill(modeld.pid, signal.SIGCONT)
+        await modeld.end()
 
 
 async def test_a_second_modeld_is_a_standby_that_answers_and_defers(models: DataRoot) -> None:
@@ -118,51 +114,51 @@ async def test_a_second_modeld_is_a_standby_that_answers_and_defers(models: Data
 
 
 async def test_a_standby_takes_over_after_a_crash_and_starts_empty(models: DataRoot) -> None:
-    owner = scripted(models, MODELD_LEASE_TTL="1.0")
-    await owner.start()
-    async with owner.client() as client:
-        generation = (await client.load("a")).generation
-    async with scripted(models, MODELD_LEASE_TTL="1.0") as standby, standby.client() as other:
-        with anyio.fail_after(5.0):
-            while (await other.status()).role != "standby":
-                await anyio.sleep(0.02)
-        await owner.end(signal.SIGKILL)
-        with anyio.fail_after(10.0):
-            while (await other.status()).role != "owner":
-                await anyio.sleep(0.02)
-        status = await other.status()
-        assert (status.state, status.active) == ("Empty", None)
-        assert (await other.load("a")).generation > generation
+    async with scripted(models, MODELD_LEASE_TTL="1.0") as owner:
+        async with owner.client() as client:
+            generation = (await client.load("a")).generation
+        async with scripted(models, MODELD_LEASE_TTL="1.0") as standby, standby.client() as other:
+            with anyio.fail_after(5.0):
+                while (await other.status()).role != "standby":
+                    await anyio.sleep(0.02)
+            await owner.end(signal.SIGKILL)
+            with anyio.fail_after(10.0):
+                while (await other.status()).role != "owner":
+                    await anyio.sleep(0.02)
+            status = await other.status()
+            assert (status.state, status.active) == ("Empty", None)
+            assert (await other.load("a")).generation > generation
 
 
 async def test_a_lost_lease_costs_the_model_and_not_the_process(models: DataRoot) -> None:
     """The process was frozen for too long and somebody else took over: it goes on as a new instance."""
-    first = scripted(models, MODELD_LEASE_TTL="1.0")
-    await first.start()
-    async with first.client() as client:
-        await client.load("a")
-        before = client.hello.instance
-        os.kill(first.pid, signal.SIGSTOP)
-        try:
-            async with scripted(models, MODELD_LEASE_TTL="1.0") as second, second.client() as other:
-                with anyio.fail_after(20.0):
-                    while True:
-                        try:
-                            loaded = await other.load("b")
-                            break
-                        except NotOwner:
-                            await anyio.sleep(0.1)
-                assert loaded.active.name == "b"
+    async with scripted(models, MODELD_LEASE_TTL="1.0") as first:
+        async with first.client() as client:
+            await client.load("a")
+            before = client.hello.instance
+            os.kill(first.pid, signal.SIGSTOP)
+            try:
+                async with scripted(models, MODELD_LEASE_TTL="1.0") as second, second.client() as other:
+                    with anyio.fail_after(20.0):
+                        while True:
+                            try:
+                                loaded = await other.load("b")
+                                break
+                            except NotOwner:
+                                await anyio.sleep(0.1)
+                    assert loaded.active.name == "b"
+                    os.kill(first.pid, signal.SIGCONT)
+                    await eventually(
+                        lambda: first.view() is not None and first.view().instance != before, "a new instance"
+                    )  # type: ignore[union-attr]
+                    async with first.client() as again:
+                        status = await again.status()
+                        assert status.instance != before
+                        assert (status.state, status.active) == ("Empty", None)
+                        assert first.workers() == []
+            finally:
                 os.kill(first.pid, signal.SIGCONT)
-                await eventually(lambda: first.view() is not None and first.view().instance != before, "a new instance")  # type: ignore[union-attr]
-                async with first.client() as again:
-                    status = await again.status()
-                    assert status.instance != before
-                    assert (status.state, status.active) == ("Empty", None)
-                    assert first.workers() == []
-        finally:
-            os.kill(first.pid, signal.SIGCONT)
-    assert await first.end() == 0
+        assert await first.end() == 0
 
 
 async def test_a_socket_that_was_removed_is_bound_anew(models: DataRoot) -> None:

@@ -103,13 +103,12 @@ async def test_switching_back_and_forth_leaves_one_worker_and_no_descriptors(mod
 
 
 async def test_stop_in_a_turn_leaves_no_worker(models: DataRoot) -> None:
-    modeld = Modeld(models, "llama", MODELD_SHUTDOWN_DRAIN="0.1")
-    await modeld.start()
-    async with modeld.client() as client:
-        turn = client.turn("a", params=FOREVER)
-        await turn.until(api.TextDelta)
-        workers = modeld.workers()
-        with anyio.fail_after(10.0):
-            assert await modeld.end() == 0
-        assert (await turn.end()).finish_reason == "cancelled_by_other"
-    await eventually(lambda: not any(is_alive(worker) for worker in workers), "no worker is left", 2.0)
+    async with Modeld(models, "llama", MODELD_SHUTDOWN_DRAIN="0.1") as modeld:
+        async with modeld.client() as client:
+            turn = client.turn("a", params=FOREVER)
+            await turn.until(api.TextDelta)
+            workers = modeld.workers()
+            with anyio.fail_after(10.0):
+                assert await modeld.end() == 0
+            assert (await turn.end()).finish_reason == "cancelled_by_other"
+        await eventually(lambda: not any(is_alive(worker) for worker in workers), "no worker is left", 2.0)
