@@ -88,7 +88,7 @@ class Daemon:
         self.slot.is_connected = self.server.has
         from modeld.counting import Counter
 
-        self.counter = Counter(self.slot, self._start_worker, self._spawn)
+        self.counter = Counter(self.slot, self._start_helper, self._spawn)
         self.jobs = Jobs(root, self.library, self.slot, self._spawn)
         self._live: Instance | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -222,6 +222,13 @@ class Daemon:
         self.slot.spawn(work)
 
     async def _start_worker(self) -> WorkerHost:
+        """A worker for the slot: it hears us only while we may own what it holds."""
+        host = await self._start_helper()
+        host.may_beat = self.live.ownership.valid
+        return host
+
+    async def _start_helper(self) -> WorkerHost:
+        """A process that holds no weights, which any instance may have."""
         from modeld.engine.host import WorkerHost
 
         return await WorkerHost.start(self.backend, self.settings, rotated(self.root.logs / "worker.log"))

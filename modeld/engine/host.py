@@ -246,11 +246,15 @@ class WorkerHost:
         if not self.exited.is_set():
             self._link.write(frame(message))
 
+    def beat(self) -> None:
+        """A heartbeat now, besides the regular ones: after a pause the next one may be far off."""
+        if self.may_beat():
+            self._send(Heartbeat())
+
     def _beat(self) -> None:
         if self.exited.is_set():
             return
-        if self.may_beat():
-            self._send(Heartbeat())
+        self.beat()
         pause = self._settings.worker_watchdog / _BEATS_PER_WATCHDOG
         self._heart = asyncio.get_running_loop().call_later(pause, self._beat)
 

@@ -21,12 +21,17 @@ USUAL_KV = "f16"
 
 
 class Footprint(msgspec.Struct, frozen=True, kw_only=True):
-    """What a load of this model really took, in bytes, at `num_ctx` tokens with this KV type."""
+    """What a load of this model really took, in bytes, at `num_ctx` tokens with this KV type.
+
+    `kv_scale`: the engine's own arithmetic of the attention memory over ours. `stale`: it still informs, but the
+    plan stays an estimate.
+    """
 
     measured_bytes: int
     num_ctx: int
     kv_type: str = USUAL_KV
     stale: bool = False
+    kv_scale: float = 1.0
 
 
 class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +124,7 @@ class _Cost:
     def __init__(self, entry: ModelEntry, kv_type: str, footprint: Footprint | None) -> None:
         self._entry = entry
         self._kv_type = kv_type
+        self._kv_scale = footprint.kv_scale if footprint is not None else 1.0
         self.compute = fit.compute_bytes(entry)
         self.weights = fit.weights_bytes(entry) or entry.size_bytes
         if footprint is not None:
@@ -127,7 +133,7 @@ class _Cost:
             self.weights = max(beside - self.compute, 0)
 
     def kv(self, num_ctx: int) -> int:
-        return fit.kv_bytes(self._entry, num_ctx, self._kv_type)
+        return int(fit.kv_bytes(self._entry, num_ctx, self._kv_type) * self._kv_scale)
 
     def largest(self, available: int, most: int) -> int:
         """The largest context up to `most` tokens that `available` bytes hold, in steps; 0: none."""

@@ -128,6 +128,7 @@ class Crew:
     def resume(self) -> None:
         """The lease has thawed."""
         for host in self._hosts.values():
+            host.beat()  # first: a watchdog that wakes must find it
             resume(host)
 
 

@@ -9,6 +9,7 @@ import anyio
 import anyio.to_thread
 
 from modeld.engine.messages import Load
+from modeld.engine.plan import ask_engine
 from modeld.memory import policy
 from modeld.memory.probe import private_bytes
 from modeld.slot import effects as fx
@@ -18,6 +19,7 @@ from modeld.slot.request import footprint_key, identity_of, merged, require_serv
 from modeld.slot.work import Stopped, Work
 from modeld.turn.queue import fits
 from shared.catalog import fit
+from shared.catalog.identity import AUTO
 from shared.errors import InsufficientMemory, ModeldError, from_wire
 from shared.protocol import api
 
@@ -46,6 +48,7 @@ class Loads:
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._listeners: dict[int, list[Work]] = {}
         self._entries: dict[int, tuple[ModelEntry, api.MemoryPlan | None]] = {}
+        self._asked: dict[str, policy.Footprint] = {}
         self._named: int | None = None
         self._naming = anyio.Lock()
 
@@ -100,15 +103,39 @@ class Loads:
 
     async def _validate(self, entry: ModelEntry, target: RequestedIdentity) -> None:
         """The memory plan, with what a switch would give back counted as free."""
-        policy.require(await self.plan_for(entry, target))
+        try:
+            policy.require(await self.plan_for(entry, target))
+        except InsufficientMemory:
+            # The formula overestimates some models several times: a refusal is checked with the engine.
+            policy.require(await self.plan_for(entry, target, careful=True))
 
-    async def plan_for(self, entry: ModelEntry, target: RequestedIdentity) -> api.MemoryPlan:
-        """The arithmetic of loading `target` in place of what is resident. Raises UnsupportedFeature."""
+    async def plan_for(self, entry: ModelEntry, target: RequestedIdentity, *, careful: bool = False) -> api.MemoryPlan:
+        """The arithmetic of loading `target` in place of what is resident. Raises UnsupportedFeature.
+
+        `careful`: where nothing was measured yet, the engine is asked in a process to throw away.
+        """
         memory = self.read_memory()
         free = memory.free + self._given_back()
         seen = policy.DeviceMemory(device=memory.device, total=memory.total, free=min(free, memory.total))
-        footprint = await self._slot.records.footprint(footprint_key(target), self.runtime_digest, memory.device)
-        return policy.plan(entry, target, seen, self._slot.settings, footprint)
+        key = footprint_key(target)
+        footprint = await self._slot.records.footprint(key, self.runtime_digest, memory.device) or self._asked.get(key)
+        plan = policy.plan(entry, target, seen, self._slot.settings, footprint)
+        if footprint is None and careful:
+            footprint = await self._ask_engine(entry, target, plan.num_ctx)
+            plan = policy.plan(entry, target, seen, self._slot.settings, footprint)
+        return plan
+
+    async def _ask_engine(self, entry: ModelEntry, target: RequestedIdentity, num_ctx: int) -> policy.Footprint | None:
+        sizes = await ask_engine(target, num_ctx)
+        if sizes is None:
+            return None
+        kv_type = policy.USUAL_KV if target.kv_type == AUTO else target.kv_type
+        ours = fit.kv_bytes(entry, num_ctx, kv_type)
+        scale = sizes.kv / ours if ours else 1.0
+        fixed = sizes.weights + sizes.compute + fit.kv_bytes(entry, 0, kv_type)
+        found = policy.Footprint(measured_bytes=fixed, num_ctx=0, kv_type=kv_type, stale=True, kv_scale=scale)
+        self._asked[footprint_key(target)] = found
+        return found
 
     def _given_back(self) -> int:
         # Mapped weights count as free already; what the process holds alone is what its end gives back.

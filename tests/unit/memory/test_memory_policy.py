@@ -169,3 +169,13 @@ def test_version_one_is_understood(tmp_path: Path) -> None:
     files = {"memory/x/memory.limit_in_bytes": str(2 * GIB), "memory/x/memory.usage_in_bytes": str(GIB)}
     found = machine(tmp_path, "4:cpu,memory:/x\n", files)
     assert (found.total, found.free) == (2 * GIB, GIB)
+
+
+def test_the_engines_own_arithmetic_scales_the_attention_memory() -> None:
+    """Hybrid models need a fraction of what the formula says: more context fits."""
+    hybrid = Footprint(measured_bytes=GIB, num_ctx=0, stale=True, kv_scale=0.25)
+    plain = plan(ENTRY, asked(), memory(int(2.8 * GIB)), SETTINGS)
+    found = plan(ENTRY, asked(), memory(int(2.8 * GIB)), SETTINGS, hybrid)
+    assert found.num_ctx > plain.num_ctx
+    assert found.kv_bytes == found.num_ctx * KV_TOKEN // 4
+    assert found.estimate
