@@ -23,9 +23,8 @@ def main() -> None:
 
 def _serve(face: str, source: int, output: int) -> int:
     if face == "lsp":
-        from acp_bridge.lsp import serve_lsp
-
-        return serve_lsp(source, output)
+        print("acp-bridge: the LSP face is not part of this version; use `acp-bridge acp`", file=sys.stderr)
+        return 2
     from acp_bridge.app import serve_acp
 
     return serve_acp(source, output)

@@ -75,7 +75,9 @@ async def _force(target: Target) -> bool:
     """Only a process that is proven the one in the record is ended: a pid alone may be anybody's."""
     if not target.start_token or not _same(target):
         return not _same(target)
-    numbers = [signal.SIGTERM] if sys.platform == "win32" else [signal.SIGTERM, signal.SIGKILL]
+    numbers = [signal.SIGTERM]
+    if sys.platform != "win32":
+        numbers.append(signal.SIGKILL)
     for number in numbers:
         if _same(target):
             os.kill(target.pid, number)

@@ -31,7 +31,7 @@ class Child:
         try:
             if sys.platform == "win32":
                 self._transport.kill()
-            elif self._handle is not None:
+            elif sys.platform == "linux" and self._handle is not None:
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
             else:
                 os.kill(self.pid, signal.SIGKILL)

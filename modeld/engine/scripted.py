@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -96,7 +97,7 @@ class ScriptedEngine:
         """Takes `load_s`, in steps that can be cancelled."""
         script, asked = self._script, request.identity
         if script.load_crash:
-            os.kill(os.getpid(), signal.SIGKILL)
+            _crash()
         steps = 20
         for step in range(steps):
             progress(step, steps)
@@ -213,7 +214,7 @@ class ScriptedEngine:
             if count == options.max_tokens:
                 return
             if count == reply.crash_after:
-                os.kill(os.getpid(), signal.SIGKILL)
+                _crash()
             if count == reply.hang_after:
                 time.sleep(3600)
             self._pause(self._script.token_s)
@@ -266,3 +267,11 @@ class ScriptedEngine:
     def close(self) -> None:
         """Free the ballast."""
         self._ballast = b""
+
+
+def _crash() -> None:
+    """End as a fault in native code ends a process."""
+    if sys.platform == "win32":
+        os.kill(os.getpid(), signal.SIGTERM)  # ends at once there
+    else:
+        os.kill(os.getpid(), signal.SIGKILL)

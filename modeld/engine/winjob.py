@@ -63,6 +63,6 @@ class Job:
 
     def close(self) -> None:
         """End the process if it still runs."""
-        if self._handle:
+        if self._handle.value:
             self._kernel.CloseHandle(self._handle)
             self._handle = wintypes.HANDLE()

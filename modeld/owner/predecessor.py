@@ -66,7 +66,10 @@ def _is_same(process: Identity) -> bool:
 
 def _kill(pid: int) -> None:
     try:
-        os.kill(pid, signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)  # Windows terminates at once
+        if sys.platform == "win32":
+            os.kill(pid, signal.SIGTERM)  # terminates at once there
+        else:
+            os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         return
     except PermissionError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from shared.errors import NetworkFilesystem, RootUnusable
@@ -36,7 +37,7 @@ def prepare(root: DataRoot) -> None:
 
 
 def _refuse_foreign(folder: Path) -> None:
-    if os.name != "posix":
+    if sys.platform == "win32":
         return
     facts = os.stat(folder)
     if facts.st_uid != os.geteuid():

@@ -8,6 +8,7 @@ exists, and /proc only adds the start time, and only where /proc/self is us.
 from __future__ import annotations
 
 import os
+import sys
 
 from shared.lease.policy import Liveness
 
@@ -59,6 +60,8 @@ def pid_namespace() -> str:
 
 def host_name() -> str:
     """The node name; containers have their own."""
+    if sys.platform == "win32":
+        raise NotImplementedError
     return os.uname().nodename
 
 

@@ -6,6 +6,7 @@ The platform calls stand behind `Calls`, so that the rules can be tested elsewhe
 from __future__ import annotations
 
 import os
+import sys
 from typing import Protocol
 
 from shared.lease.policy import Liveness
@@ -94,6 +95,8 @@ def pid_namespace() -> str:
 
 def host_name() -> str:
     """The node name."""
+    if sys.platform == "win32":
+        raise NotImplementedError
     return os.uname().nodename
 
 

@@ -73,6 +73,8 @@ def _unescape(text: str) -> str:
 
 def _mac_kind(path: Path) -> str | None:
     """By statfs(2): its MNT_LOCAL flag and its type name."""
+    if sys.platform == "win32":
+        return None
     import ctypes
 
     library = ctypes.CDLL("/usr/lib/libSystem.B.dylib", use_errno=True)

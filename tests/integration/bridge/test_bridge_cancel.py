@@ -6,8 +6,8 @@ from typing import Any
 
 import anyio
 import pytest
-from bridge_fakes import Bench, Emit, FakeDaemon, bridge, result, running, says
 
+from bridge_fakes import Bench, Emit, FakeDaemon, bridge, result, running, says
 from counts import scaled
 from shared.protocol import api
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import anyio
 import pytest
-from bridge_fakes import Bench, bridge, running, until_cancelled
 
+from bridge_fakes import Bench, bridge, running, until_cancelled
 from shared.errors import ModeldError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]

@@ -10,8 +10,8 @@ from typing import Any
 
 import anyio
 import pytest
-from bridge_fakes import Bench, Client, bridge, running
 
+from bridge_fakes import Bench, Client, bridge, running
 from shared.errors import ModeldError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]

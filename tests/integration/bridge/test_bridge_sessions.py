@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from bridge_fakes import Bench, bridge, row, running, says
 
+from bridge_fakes import Bench, bridge, row, running, says
 from shared.errors import ModeldError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]

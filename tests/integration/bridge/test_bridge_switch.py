@@ -7,8 +7,8 @@ from typing import Any
 
 import anyio
 import pytest
-from bridge_fakes import Bench, Emit, FakeDaemon, active, bridge, result, running
 
+from bridge_fakes import Bench, Emit, FakeDaemon, active, bridge, result, running
 from shared.errors import ModeldError, ModelSwitchRequired
 from shared.protocol import api
 

@@ -161,7 +161,7 @@ async def test_what_native_code_prints_reaches_the_log_and_never_the_pipe(tmp_pa
         from modeld.engine.messages import Imported, WorkerHello
         from modeld.engine.wire import from_worker_reader
 
-        reader, seen = from_worker_reader(), []
+        reader, seen = from_worker_reader(), list[object]()
         while len(seen) < 2:
             seen += reader.feed(await process.stdout.read(1 << 16))
         process.stdin.close()
