@@ -201,8 +201,13 @@ def _overwrite(path: Path, data: bytes) -> bool:
 
 
 def _pause_if_in_use(error: PermissionError, attempt: int) -> None:
-    """Sleep a little longer each time, 127 ms in all; anything else than a file in use is raised."""
-    if getattr(error, "winerror", None) not in _IN_USE or attempt == _TRIES - 1:
+    """Sleep a little longer each time, 127 ms in all; anything else than a file in use is raised.
+
+    `open` on Windows goes through the C runtime, which turns every code above into EACCES and keeps no winerror.
+    """
+    code = getattr(error, "winerror", None)
+    in_use = code in _IN_USE or (sys.platform == "win32" and code is None and error.errno == errno.EACCES)
+    if not in_use or attempt == _TRIES - 1:
         raise error
     time.sleep(_FIRST_PAUSE * 2**attempt)
 
