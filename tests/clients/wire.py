@@ -26,11 +26,16 @@ class Wire:
 
     def __init__(self, root: Path, *, name: str = "wire-test") -> None:
         survey = reader.survey(DataRoot(root))
-        found = survey.owner or (survey.instances[0] if survey.instances else None)
+        owner = survey.owner if survey.owner is not None and not survey.owner.dead else None
+        found = owner or (survey.living[0] if survey.living else None)
         assert found is not None, f"no modeld runs on {root}"
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(WIRE_SECONDS)
-        self._socket.connect(found.endpoint.removeprefix("unix:"))
+        try:
+            self._socket.connect(found.endpoint.removeprefix("unix:"))
+        except OSError:
+            self._socket.close()
+            raise
         self._lines = self._socket.makefile("rb")
         self._next = 0
         self.fence = ""
