@@ -56,6 +56,11 @@ class Reader:
         record, self._record = self._record, None
         return "".join(record or ())
 
+    def unread(self, text: str) -> None:
+        """Put text in front of the cursor: it was looked at and is something else. Once for an output."""
+        self._text = text + self._text[self._at :]
+        self._at = 0
+
     def until(self, markers: Markers, sink: Sink) -> Steps[str | None]:
         """Pass text to `sink` up to the next marker, which is consumed and returned; None at the end."""
         while True:

@@ -11,7 +11,6 @@ from modeld.output.markers import Markers
 from modeld.output.reader import Reader, Steps
 from modeld.output.tools import ToolBook
 
-#: A tag in quotes is being talked about, not used.
 _QUOTES = "`\"'"
 
 
@@ -49,12 +48,10 @@ class _Tagged:
             yield from self._marked(marker)
 
     def _marked(self, marker: str) -> Steps[None]:
-        if marker in self._noise or marker in self._close:
-            if self._last and self._last in _QUOTES:
-                self._say(marker)
-            return
-        if self._last and self._last in _QUOTES:
+        if (yield from self._quoted()):
             self._say(marker)
+        elif marker in self._noise or marker in self._close:
+            return
         elif marker in self._open:
             yield from self._reasoning()
         else:
@@ -73,7 +70,7 @@ class _Tagged:
             marker = yield from self._reader.until(self._thought, self._think)
             if marker is None:
                 return
-            if self._last and self._last in _QUOTES:
+            if (yield from self._quoted()):
                 self._think(marker)
             elif marker in self._close:
                 depth -= 1
@@ -105,7 +102,13 @@ class _Tagged:
         calls = yield from json_calls(self._reader, self._out, self._book, known_only=True)
         written = self._reader.recorded()
         if not calls:
-            self._say(written)
+            self._reader.unread(written)
+
+    def _quoted(self) -> Steps[bool]:
+        """Whether the tag just read stands between two equal quotes: then it is being talked about."""
+        if not self._last or self._last not in _QUOTES:
+            return False
+        return (yield from self._reader.peek()) == self._last
 
     def _say(self, text: str) -> None:
         if text:

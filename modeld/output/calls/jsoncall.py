@@ -15,6 +15,7 @@ Outcome = Literal["call", "cut", "text"]
 
 _NAMES = frozenset({"name", "tool_name", "function", "tool"})
 _ARGUMENTS = frozenset({"arguments", "parameters", "args", "input"})
+_FILLERS = frozenset({"type"})
 _IDS = frozenset({"id", "tool_call_id", "call_id"})
 
 
@@ -81,6 +82,8 @@ def _member(reader: Reader, out: Emitter, book: ToolBook, members: _Members, kno
         if (yield from arguments(reader, out)) and out.end_call():
             members.outcome = "call"
         return members.outcome == "call"
+    if known_only and key not in _ARGUMENTS and key not in _FILLERS:
+        return False  # some other object: it is an answer and must not wait for its end
     text = yield from raw_value(reader)
     if key in _ARGUMENTS and text is not None:
         members.early = plain_arguments(text)
