@@ -179,6 +179,11 @@ class Modeld:
         living = survey(self.root).living
         return next((view for view in living if view.pid == self.process.pid), None)
 
+    def instance(self) -> str:
+        """Its instance id, "" while it cannot be found."""
+        view = self.view()
+        return view.instance if view is not None else ""
+
     @property
     def pid(self) -> int:
         assert self.process is not None
