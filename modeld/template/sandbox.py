@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, NoReturn
 
 from jinja2 import Undefined, nodes
+from jinja2.compiler import CodeGenerator, Frame
 from jinja2.exceptions import SecurityError, TemplateError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
@@ -27,6 +29,7 @@ _DROPPED_FILTERS = ("center", "filesizeformat", "format", "pprint", "random", "u
 _DROPPED_GLOBALS = ("lipsum", "cycler", "joiner")
 _GROWING = frozenset({"+", "*", "**", "%"})
 _POWER_LIMIT = 64
+_INT_BITS = 4096
 _GROWING_METHODS = ("format_map", "center", "ljust", "rjust", "zfill", "expandtabs", "translate")
 #: A field of `str.format` that says more than which value: widths and precisions build any length.
 _FORMATTED_FIELD = re.compile(r"\{[^{}]*[:!\[.][^{}]*\}|\{\{|\}\}")
@@ -46,10 +49,23 @@ class Generation(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
+class _Generator(CodeGenerator):
+    """Sends `a ~ b` through the environment, as the sandbox does with the other operators."""
+
+    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802 - Jinja's visitor names
+        self.write("environment.concat((")
+        for part in node.nodes:
+            self.write("str(")
+            self.visit(part, frame)
+            self.write("), ")
+        self.write("))")
+
+
 class Sandbox(ImmutableSandboxedEnvironment):
     """One environment serves one template."""
 
     intercepted_binops = _GROWING
+    code_generator_class = _Generator
 
     def __init__(self, now: Callable[[], datetime], limit: int = OUTPUT_LIMIT) -> None:
         super().__init__(
@@ -66,9 +82,15 @@ class Sandbox(ImmutableSandboxedEnvironment):
         for name in _DROPPED_GLOBALS:
             self.globals.pop(name, None)
         self.filters["tojson"] = tojson
+        self.filters["replace"] = lambda text, *rest: self._bounded_replace(str(text))(*rest)
+        self.filters["join"] = lambda items, mark="", attribute=None: self._join_filter(items, mark, attribute)
         self.filters["indent"] = _bounded_indent(self.filters["indent"])
         self.globals["raise_exception"] = refuse
         self.globals["strftime_now"] = lambda form: now().strftime(str(form))
+
+    def concat(self, parts: Iterable[str]) -> str:  # type: ignore[override]
+        """What compiled templates join their output, macros and blocks with."""
+        return self._bounded_join(parts)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """Refuses an operation whose result would be over the limit before it is computed."""
@@ -77,13 +99,15 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if operator == "%" and isinstance(left, str):
             raise SecurityError("string formatting is not allowed in a chat template")
         if operator == "*" and self._product(left, right) > self._limit:
-            raise SecurityError("a text of that size is not allowed in a chat template")
+            raise SecurityError("a result of that size is not allowed in a chat template")
         if operator == "+" and _length(left) + _length(right) > self._limit:
             raise SecurityError("a text of that size is not allowed in a chat template")
         return super().call_binop(context, operator, left, right)
 
     @staticmethod
     def _product(left: Any, right: Any) -> int:
+        if isinstance(left, int) and isinstance(right, int):
+            return 0 if left.bit_length() + right.bit_length() < _INT_BITS else sys.maxsize
         for one, other in ((left, right), (right, left)):
             if isinstance(other, int) and _length(one):
                 return _length(one) * max(other, 0)
@@ -94,9 +118,22 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if isinstance(obj, str):
             if attribute in _GROWING_METHODS or (attribute == "format" and _FORMATTED_FIELD.search(obj)):
                 raise SecurityError(f"{attribute} is not allowed in a chat template")
+            if attribute == "join":
+                return lambda items: self._bounded_join(map(str, items), obj)
             if attribute == "replace":
                 return self._bounded_replace(obj)
         return super().getattr(obj, attribute)
+
+    def _bounded_join(self, parts: Iterable[str], mark: str = "") -> str:
+        """Every joining of texts: macros, set blocks, `~`, `join`. Never more than the limit."""
+        joined = list(parts)
+        if sum(map(len, joined)) + len(mark) * len(joined) > self._limit:
+            raise SecurityError("a text of that size is not allowed in a chat template")
+        return mark.join(joined)
+
+    def _join_filter(self, items: Any, mark: Any, attribute: Any) -> str:
+        values = items if attribute is None else (self.getitem(item, attribute) for item in items)
+        return self._bounded_join(map(str, values), str(mark))
 
     def _bounded_replace(self, text: str) -> Callable[..., str]:
         def replace(old: str, new: str, count: int = -1) -> str:
