@@ -88,7 +88,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.globals["raise_exception"] = refuse
         self.globals["strftime_now"] = lambda form: now().strftime(str(form))
 
-    def concat(self, parts: Iterable[str]) -> str:  # type: ignore[override]
+    def concat(self, parts: Iterable[str]) -> str:
         """What compiled templates join their output, macros and blocks with."""
         return self._bounded_join(parts)
 
