@@ -44,18 +44,21 @@ class LineFramer:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._parts: list[bytes] = []
+        self._line = bytearray()  # the unfinished line; only its beginning once it is oversized
         self._size = 0
-        self._head: bytes | None = None  # set while an oversized line is being skipped
 
     def feed(self, data: bytes) -> list[bytes | Oversized]:
-        """See Framer. Parts of a line are joined once, when its end is seen."""
-        lines = data.split(b"\n")
+        """See Framer."""
+        *ends, rest = data.split(b"\n")
         messages: list[bytes | Oversized] = []
-        for line in lines[:-1]:
-            self._add(line)
-            self._finish(messages)
-        self._add(lines[-1])
+        for end in ends:
+            whole = end
+            if self._size:
+                self._add(end)
+                whole = bytes(self._line)
+            self._finish(whole, self._size or len(end), messages)
+            self._line, self._size = bytearray(), 0
+        self._add(rest)
         return messages
 
     def frame(self, body: bytes) -> bytes:
@@ -63,26 +66,17 @@ class LineFramer:
         return body + b"\n"
 
     def _add(self, part: bytes) -> None:
-        if not part:
-            return
         self._size += len(part)
-        if self._head is not None:
-            return
-        self._parts.append(part)
-        if self._size > self.limit + 1:  # one more for the "\r" of a line that is exactly at the limit
-            self._head = _head_of(self._parts)
-            self._parts = []
+        if self._size <= self.limit + 1:  # one more for the "\r" of a line that is exactly at the limit
+            self._line += part
+        else:
+            self._line += part[:HEAD_BYTES]
+            del self._line[HEAD_BYTES:]
 
-    def _finish(self, messages: list[bytes | Oversized]) -> None:
-        parts, size, head = self._parts, self._size, self._head
-        self._parts, self._size, self._head = [], 0, None
-        if head is not None:
-            messages.append(Oversized(size, head))
-            return
-        body = parts[0] if len(parts) == 1 else b"".join(parts)
-        body = body.removesuffix(b"\r")
-        if len(body) > self.limit:
-            messages.append(Oversized(len(body), body[:HEAD_BYTES]))
+    def _finish(self, line: bytes, size: int, messages: list[bytes | Oversized]) -> None:
+        body = line.removesuffix(b"\r")
+        if size > self.limit + 1 or len(body) > self.limit:
+            messages.append(Oversized(size, body[:HEAD_BYTES]))
         elif body and not body.isspace():
             messages.append(body)
 
@@ -97,10 +91,9 @@ class HeaderFramer:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._header = b""
-        self._parts: list[bytes] = []
+        self._body = bytearray()
         self._missing: int | None = None  # bytes of the body still to come; None inside a header
         self._size = 0
-        self._kept = 0
 
     def feed(self, data: bytes) -> list[bytes | Oversized]:
         """See Framer."""
@@ -137,24 +130,13 @@ class HeaderFramer:
         part = data[: self._missing]
         self._missing -= len(part)
         keep = self.limit if self._size <= self.limit else HEAD_BYTES
-        if self._kept < keep:
-            self._parts.append(part)
-            self._kept += len(part)
+        self._body += part[: keep - len(self._body)]
         return data[len(part) :]
 
     def _finish(self, messages: list[bytes | Oversized]) -> None:
-        body, size = b"".join(self._parts), self._size
-        self._parts, self._kept, self._size, self._missing = [], 0, 0, None
+        body, size = bytes(self._body), self._size
+        self._body, self._size, self._missing = bytearray(), 0, None
         messages.append(body if size <= self.limit else Oversized(size, body[:HEAD_BYTES]))
-
-
-def _head_of(parts: list[bytes]) -> bytes:
-    head = b""
-    for part in parts:
-        head += part[: HEAD_BYTES - len(head)]
-        if len(head) >= HEAD_BYTES:
-            break
-    return head
 
 
 def _content_length(block: bytes) -> int | None:
