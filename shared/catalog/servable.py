@@ -33,9 +33,9 @@ LLAMA_ARCHITECTURES = frozenset(
 # fmt: on
 
 OPENVINO_GGUF_ARCHITECTURES = frozenset({"llama", "qwen2", "qwen3"})
-#: How text is split before byte-pair encoding: for others the reader falls back to its default rule
-#: (which is nearly GPT-2's) and would cut text differently than the model learnt it.
-OPENVINO_GGUF_SPLITS = frozenset({"default", "gpt-2", "llama-bpe", "qwen2", "smollm"})
+#: How text is split before byte-pair encoding: for others the reader (2026.4) falls back to its default
+#: rule, which is llama.cpp's `default`, and would cut text differently than the model learnt it.
+OPENVINO_GGUF_SPLITS = frozenset({"default", "qwen2", "smollm"})
 OPENVINO_GGUF_TYPES = frozenset({"F32", "F16", "Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q6_K"})
 
 
