@@ -24,6 +24,7 @@ from modeld.engine.openvino.convert import converted
 from modeld.engine.openvino.library import Library, reason_of
 from modeld.engine.openvino.pipeline import Pipeline, Plan
 from modeld.engine.openvino.planning import make_plan, refuse_unsupported
+from modeld.engine.openvino.readable import check_gguf
 from modeld.engine.openvino.vocabulary import Vocabulary
 from shared.catalog.identity import ResolvedIdentity
 from shared.errors import ContextOverflow, EngineFailed, ModelLoadFailed, UnsupportedFeature
@@ -84,6 +85,7 @@ class OpenVinoEngine:
             return path, False
         if not path.is_file():
             raise ModelLoadFailed(model=name, stage="header", reason=f"{path} is not there")
+        check_gguf(path, name)
         return converted(library, path, request.identity.digest, data_root().cache / "openvino", name)
 
     def _open_vocabulary(self, request: LoadRequest, library: Library, folder: Path) -> Vocabulary:

@@ -27,6 +27,10 @@ _END_TEXTS = frozenset(
         "<|eot|>",
         "</s>",
         "<eos>",
+        "<|fim_pad|>",
+        "<|repo_name|>",
+        "<reponame>",
+        "<|file_sep|>",
     }
 )
 _BYTE_TOKEN = re.compile(rb"<0x([0-9A-F]{2})>\Z")
