@@ -85,11 +85,14 @@ class Outbox:
         while self._marks and self._marks[0][0] <= self._sent:
             self._marks.popleft()[1]()
 
+    @property
+    def overflowing(self) -> bool:
+        """Whether more waits than may be kept in memory."""
+        return self._put - self._sent > self._hard_bytes
+
     def stalled(self, now: float) -> bool:
         """Whether the peer has to be given up."""
         unsent = self._put - self._sent
-        if unsent > self._hard_bytes:
-            return True
         if not unsent or now < self._moved + self._patience(unsent):
             return False
         if self._suspected is None:

@@ -298,7 +298,10 @@ class Peer:
         self._outbox.put(self._framer.frame(body), now, latest)
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
-        self._watch(now)
+        if self._outbox.overflowing:
+            self.close("client_stalled")
+        else:
+            self._watch()
 
     async def _write(self) -> None:
         with self._writing:
@@ -314,19 +317,27 @@ class Peer:
             except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
                 self.close("broken")
 
-    def _watch(self, now: float) -> None:
-        """Give a stalled peer up; else have one timer look again. It costs nothing per message."""
-        if self._outbox.stalled(now):
-            self.close("client_stalled")
-        elif self._timer is None or self._timer.when() > self._outbox.check_at():
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._loop.call_at(self._outbox.check_at(), self._look)
+    def _watch(self) -> None:
+        """Have one timer look whether the peer stalls. It costs nothing per message.
+
+        Only the timer judges: it runs after the writer had its turn, however long a handler
+        kept the loop while it put things.
+        """
+        at = self._outbox.check_at()
+        if self._timer is not None:
+            if self._timer.when() <= at:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(at, self._look)
 
     def _look(self) -> None:
         self._timer = None
-        if self._outbox.unsent and self._reason is None:
-            self._watch(self._loop.time())
+        if not self._outbox.unsent or self._reason is not None:
+            return
+        if self._outbox.stalled(self._loop.time()):
+            self.close("client_stalled")
+        else:
+            self._watch()
 
     # --- ending ----------------------------------------------------------------------------------
 

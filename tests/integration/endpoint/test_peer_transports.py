@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 
 import anyio
@@ -85,6 +86,21 @@ async def test_a_peer_that_stops_reading_is_given_up(ends: tuple[ByteStream, Byt
     with pytest.raises(PeerGone) as gone:
         await peer.request("question")
     assert gone.value.reason == "client_stalled"
+
+
+async def test_a_handler_that_keeps_the_loop_is_no_stall_of_the_peer(ends: tuple[ByteStream, ByteStream]) -> None:
+    peer = peer_of(ends[0], Scripted(), Settings(stalled_bytes=1000, stalled_seconds=2.0))
+    wire = Wire(ends[1])
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(peer.run)
+        await anyio.wait_all_tasks_blocked()
+        for _ in range(6):
+            peer.notify("text", {"text": "x" * 2000})
+            time.sleep(0.08)
+        for _ in range(6):
+            assert (await wire.receive())["method"] == "text"
+        peer.close()
+    assert peer.closed_reason == "closed"
 
 
 async def test_a_slow_reader_gets_everything(ends: tuple[ByteStream, ByteStream]) -> None:
