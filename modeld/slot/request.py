@@ -6,7 +6,7 @@ import msgspec
 
 from shared.catalog.entry import ModelEntry
 from shared.catalog.identity import AUTO, RequestedIdentity, ResolvedIdentity
-from shared.errors import BackendMismatch, BackendUnavailable
+from shared.errors import BackendMismatch, BackendUnavailable, ModelLoadFailed
 from shared.protocol.api import ActiveModel, LoadConfig
 
 
@@ -47,7 +47,7 @@ def merged(config: LoadConfig, kept: LoadConfig) -> LoadConfig:
 
 
 def require_servable(entry: ModelEntry, backend: str) -> None:
-    """Raises BackendMismatch or BackendUnavailable when this daemon's backend cannot run the model."""
+    """Raises BackendMismatch, BackendUnavailable or ModelLoadFailed (a bad file) when this daemon cannot run it."""
     if backend == "none":
         raise BackendUnavailable(
             backend="none",
@@ -59,7 +59,9 @@ def require_servable(entry: ModelEntry, backend: str) -> None:
     if backend not in entry.backends:
         if entry.backends:
             raise BackendMismatch(requested=" or ".join(entry.backends), serving=backend)
-        reason = entry.problem or entry.reasons.get(backend, "it is not servable")
+        if entry.problem:
+            raise ModelLoadFailed(model=entry.name, stage="header", reason=entry.problem)
+        reason = entry.reasons.get(backend, "it is not servable")
         raise BackendMismatch(f"{entry.name} cannot be run: {reason}", requested="", serving=backend)
 
 

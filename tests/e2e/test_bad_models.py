@@ -44,7 +44,7 @@ def refused(wire: Wire, model: str) -> ModeldError:
     """The typed error a load of this model gives."""
     wire.request("library/refresh")
     with pytest.raises(ModeldError) as caught:
-        wire.request("model/load", {"model": model})
+        wire.request("model/load", {"model": model, "allow_switch": True})
     assert wire.status()["state"] in ("Empty", "Failed", "Ready")
     return caught.value
 
@@ -124,8 +124,6 @@ def test_prompts_that_cannot_be_answered(engine: Home) -> None:
             wire.turn(model, user("word " * 2000))
         assert caught.value.context == 512
         assert caught.value.additional > 512
-        with pytest.raises(ModeldError):
-            wire.turn(model, [])
         with pytest.raises(LookupFailed) as missing:
             wire.turn("no-such-model", CAPITAL)
         assert missing.value.requested == "no-such-model"

@@ -47,7 +47,8 @@ def test_idle_daemon_and_bridge_sleep(home: Home) -> None:
         daemon = psutil.Process(home.status()["pid"])
         bridge = psutil.Process(editor.process.pid)
         settle()
-        assert switches(daemon, SECONDS) <= SWITCHES, "an instance that owns nothing has nothing to do"
+        looks = SECONDS / numbers.away_check
+        assert switches(daemon, SECONDS) <= looks * SWITCHES / 2, "it looks whether an owner has crashed, nothing else"
         assert switches(bridge, SECONDS) <= SWITCHES, "a connected bridge is pushed to"
 
         editor.choose(session["sessionId"], "model", editor.find_model(session, "smollm2"))
@@ -60,4 +61,4 @@ def test_idle_daemon_and_bridge_sleep(home: Home) -> None:
 
         home.run("modeld", "stop")
         settle()
-        assert switches(bridge, SECONDS) <= SECONDS / numbers.away_check * SWITCHES
+        assert switches(bridge, SECONDS) <= looks * SWITCHES
