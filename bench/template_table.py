@@ -1,0 +1,178 @@
+"""The pass table of chat templates: `python bench/template_table.py FOLDER [OUT.md]`.
+
+FOLDER holds `*.jinja` files, for example `vendor/llama.cpp/models/templates` of llama-cpp-python's
+source distribution. Each template is rendered with our renderer; what it writes for an assistant's
+message is that model's own notation, and reading it back with our parser must give the message again:
+its words, its thoughts, and a tool call with nested arguments and awkward characters.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from modeld.output.format import OutputFormat
+from modeld.output.parser import OutputParser
+from modeld.template.probe import probe
+from modeld.template.render import Template
+from shared.errors import TemplateFailed
+from shared.protocol.api import ReasoningDelta, TextDelta
+
+USER = {"role": "user", "content": "hello there"}
+ARGUMENTS = {"city": 'Paris "é"\nx', "count": 3, "deep": {"a": [1, True, None]}}
+_DEEP = {"type": "object", "description": "o", "additionalProperties": True}
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "special_function",
+        "description": "A tool",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "city": {"type": "string", "description": "x"},
+                "count": {"type": "integer", "description": "n"},
+                "deep": _DEEP,
+            },
+            "required": ["city"],
+            "additionalProperties": False,
+        },
+    },
+}
+CALL = {"id": "abcdefghi", "type": "function", "function": {"name": "special_function", "arguments": ARGUMENTS}}
+#: What ends a message in these templates: end tokens, and begins of the next turn that some always write.
+ENDS = (
+    "<|eom_id|>",
+    *("<|im_end|>", "<|eot_id|>", "</s>", "<|end|>", "<end_of_turn>", "<｜end▁of▁sentence｜>", "<|end_of_text|>"),
+    *("<|return|>", "<|call|>", "<|eot|>", "<turn|>", "[e~[", "<|endoftext|>", "<seed:eos>", "<|observation|>"),
+    *("<|user|>", "<SPECIAL_12>", "<|assistant_end|>", "<end_of_sentence>", "<sep>", "<|role_end|>", "</assistant>"),
+    *("<|end_of_msg|>", "<|tool_response>", "<|END_OF_TURN_TOKEN|>", "<｜Assistant｜>"),
+    "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>",
+    "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|><|START_THINKING|><|END_THINKING|>",
+    "<|eot_id|><|start_header_id|>assistant<|end_header_id|>",
+)
+#: Why some do not pass.
+KNOWN = {
+    "Apriel-1.6-15b-Thinker-fixed": "history lacks the opener that the prompt writes; an answer to a prompt is read",
+    "CohereForAI-c4ai-command-r-plus-tool_use": "writes its next instruction behind every message",
+    "Kimi-K3": "a notation of its own, not read",
+    "LFM2.5-8B-A1B": "writes line breaks into Python strings, which Python does not allow",
+    "MiniMax-M3": "parameters as nested tags of their own names, not read",
+    "muse-glimmer": "a notation of its own, not read",
+    "tencent-Hy3": "marks with a suffix, not read",
+}
+
+
+class Row(NamedTuple):
+    """One template: what it can express, and whether words, thoughts and calls came back."""
+
+    name: str
+    notation: str
+    tools: str
+    words: str
+    thoughts: str
+    call: str
+    note: str = ""
+
+
+def row_of(path: Path) -> Row:
+    """Try one template. Never raises: what went wrong stands in the row."""
+    try:
+        template = Template(path.read_text(encoding="utf-8"), "<s>", "</s>")
+        warnings = probe(template)
+        words = _read(template, {"role": "assistant", "content": "the plain answer"})
+        thought = {"role": "assistant", "content": "so it is", "reasoning_content": "deep thoughts"}
+        thoughts = _read(template, thought)
+        call = _read(template, {"role": "assistant", "content": "", "tool_calls": [CALL]})
+    except TemplateFailed as error:
+        return Row(path.stem, "", "", "", "", "", error.data["message"])
+    calls = [(one.name, json.loads(one.arguments)) for one in call[2]]
+    whole = calls == [("special_function", ARGUMENTS)] and not call[0].strip()
+    return Row(
+        name=path.stem,
+        notation=template.sniffed.output.tools,
+        tools="own" if template.shape.tools else "described",
+        words="yes" if words[0].strip() == "the plain answer" else "NO",
+        thoughts=_thoughts(thoughts),
+        call="yes" if whole else "NO",
+        note="; ".join([*warnings, *filter(None, [KNOWN.get(path.stem)])]),
+    )
+
+
+def _thoughts(got: tuple[str, str, Any, str]) -> str:
+    text, reasoning, _, written = got
+    if "deep thoughts" not in written:
+        return "not written"
+    return "yes" if "deep thoughts" in reasoning and "deep thoughts" not in text else "NO"
+
+
+def _read(template: Template, assistant: dict[str, Any]) -> tuple[str, str, Any, str]:
+    """Text, reasoning and calls that our parser reads from what the template writes, and that itself."""
+    prompt = template.render([USER], [TOOL])
+    whole = template.render([USER, assistant], [TOOL], add_generation_prompt=False)
+    at = _common(prompt, whole)
+    if at < len(prompt):  # the template opens something in a prompt that it does not keep in history
+        opened = max(prompt.rfind("<", 0, at), prompt.rfind("[", 0, at))
+        at = opened if opened > max(prompt.rfind(">", 0, at), prompt.rfind("]", 0, at)) else at
+    form = template.output_format(prompt[:at])
+    written = _without_end(whole[at:])
+    text, reasoning, calls = _parse(form, written)
+    return text, reasoning, calls, written
+
+
+def _parse(form: OutputFormat, written: str) -> tuple[str, str, Any]:
+    parser = OutputParser(form, (), [TOOL])
+    data = written.encode()
+    events = [event for at in range(0, len(data), 5) for event in parser.feed(data[at : at + 5])]
+    last, calls = parser.finish()
+    events += last
+    text = "".join(event.text for event in events if isinstance(event, TextDelta))
+    return text, "".join(event.text for event in events if isinstance(event, ReasoningDelta)), calls
+
+
+def _common(one: str, other: str) -> int:
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _without_end(text: str) -> str:
+    while True:
+        bare = text.rstrip()
+        end = next((one for one in ENDS if bare.endswith(one)), None)
+        if end is None:
+            return text
+        text = bare[: -len(end)]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Markdown."""
+    passed = sum("NO" not in row and bool(row.words) for row in rows)
+    lines = [
+        "# Chat templates",
+        "",
+        "What each template writes for an assistant's message, read back by our parser (`bench/template_table.py`).",
+        "`tools`: the template shows tools itself, or they are described in the system message. `not written`: the",
+        "template keeps no thoughts in history.",
+        "",
+        f"{passed} of {len(rows)} pass.",
+        "",
+        "| template | notation | tools | words | thoughts | call | note |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        *("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |" for row in rows),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the table, or write it."""
+    text = table([row_of(path) for path in sorted(Path(arguments[0]).glob("*.jinja"))])
+    if len(arguments) > 1:
+        Path(arguments[1]).write_text(text, encoding="utf-8")
+    else:
+        sys.stdout.write(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
