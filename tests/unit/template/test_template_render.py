@@ -166,7 +166,8 @@ def test_the_probe_refuses_a_template_that_loses_the_words(source: str) -> None:
 
 
 def test_messages_of_the_caller_are_left_as_they_were() -> None:
-    messages = [dict(USER), {"role": "user", "content": "second"}, {**CALLED, "tool_calls": [CALL]}, dict(GOT)]
+    called: dict[str, Any] = {**CALLED, "tool_calls": [CALL]}
+    messages: list[dict[str, Any]] = [dict(USER), {"role": "user", "content": "second"}, called, dict(GOT)]
     before = repr(messages)
     for source in (STRICT, CHATML_TOOLS, TEXT_ARGUMENTS, PARTS):
         try:
