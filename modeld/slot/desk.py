@@ -336,6 +336,7 @@ class Desk:
     def drop_client(self, client: int) -> None:
         """Its connection has closed: its places, holds and running work end."""
         self.queue.drop_client(client)
+        self.uses.drop_client(client)
         for work, _ in list(self._works.values()):
             if work.ticket.client == client:
                 work.stop("")

@@ -80,7 +80,7 @@ class Operation:
             raise self._explained(error) from error
         finally:
             if self._kind == "turn":
-                slot.desk.uses.used(work.ticket.client, client, slot.now())
+                slot.desk.uses.ended(work.ticket.client, slot.now())
                 if slot.is_connected(work.ticket.client):
                     slot.desk.queue.note_use(work.ticket.client, slot.now())
             self.session_valid = valid

@@ -233,8 +233,17 @@ class Uses:
         self._used: dict[int, tuple[str, float]] = {}
 
     def used(self, client: int, client_name: str, now: float) -> None:
-        """`client` began or ended a turn on the resident model."""
+        """`client` began a turn on the resident model."""
         self._used[client] = (client_name, now)
+
+    def ended(self, client: int, now: float) -> None:
+        """Its turn ended. A client that has gone meanwhile does not come back by this."""
+        if client in self._used:
+            self._used[client] = (self._used[client][0], now)
+
+    def drop_client(self, client: int) -> None:
+        """The client has gone: a switch hurts it no more."""
+        self._used.pop(client, None)
 
     def forget(self) -> None:
         """The model has gone: a use of it says nothing about the next."""

@@ -296,3 +296,12 @@ def test_a_model_that_has_gone_has_no_users(desk: Desk) -> None:
     uses.used(1, "Zed", desk.now)
     uses.forget()
     assert users_of(desk, uses, 3) == []
+
+
+def test_a_client_that_has_gone_is_not_asked_for(desk: Desk) -> None:
+    uses = Uses(SETTINGS)
+    uses.used(1, "Zed", desk.now)
+    uses.used(2, "VS Code", desk.now)
+    uses.drop_client(1)
+    uses.ended(1, desk.now)
+    assert users_of(desk, uses, 3) == ["VS Code"]
