@@ -10,24 +10,16 @@ import sys
 
 def main() -> None:
     """Entry point of the console script."""
-    if sys.argv[1:2] in (["acp"], ["lsp"]):
+    if sys.argv[1:2] == ["acp"]:
         from shared.endpoint.stdio import claim_stdin, claim_stdout
 
-        face = sys.argv[1]
         output, source = claim_stdout(), claim_stdin()
-        _leave(_serve(face, source, output))
+        from acp_bridge.app import serve_acp
+
+        _leave(serve_acp(source, output))
     from acp_bridge.cli import run
 
     sys.exit(run(sys.argv[1:]))
-
-
-def _serve(face: str, source: int, output: int) -> int:
-    if face == "lsp":
-        print("acp-bridge: the LSP face is not part of this version; use `acp-bridge acp`", file=sys.stderr)
-        return 2
-    from acp_bridge.app import serve_acp
-
-    return serve_acp(source, output)
 
 
 #: An editor expects the process to be gone a second after it closed the pipe.

@@ -1,4 +1,4 @@
-"""The commands of `acp-bridge` besides the faces: chat, models, doctor.
+"""The commands of `acp-bridge` besides the face: chat, models, doctor.
 
 Exit codes: 0 done; 1 a typed error (its message on standard error); 2 wrong usage; 130 cancelled.
 """
@@ -36,7 +36,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"acp-bridge {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
     commands.add_parser("acp", help="serve an editor that speaks ACP, on standard input and output")
-    commands.add_parser("lsp", help="serve an editor that speaks LSP, on standard input and output")
     _chat(commands.add_parser("chat", help="one turn, end to end through a spawned bridge"))
     for name, text in (("models", "the models an editor would show"), ("doctor", "check what works")):
         reading = commands.add_parser(name, help=text)
