@@ -137,6 +137,7 @@ class Daemon:
                 ready.set()
                 if self._talks:
                     self._say_what(live)
+            own.start_soon(live.listener.sweep, self.clock.wall())
             own.start_soon(self._keep_mended, live)
             await self._until_over()
             if self._lost:

@@ -34,6 +34,10 @@ class Listener(Protocol):
         """Run `handler` for each connection of this user until `close`."""
         ...
 
+    async def sweep(self, now: float) -> None:
+        """Remove what instances that were killed left beside it; `now` is wall-clock time."""
+        ...
+
     def close(self) -> None:
         """Stop listening and remove only what is ours."""
         ...

@@ -71,6 +71,10 @@ class UnixListener:
         old.close()
         return self.address
 
+    async def sweep(self, now: float) -> None:
+        """Remove sockets beside this one that nobody listens to any more."""
+        await sweep(self._folder, now)
+
     async def serve(self, handler: Handler) -> None:
         """Run `handler` for each connection of this user, each in a task of its own, until `close`.
 

@@ -114,6 +114,9 @@ class PipeListener:
         """Nothing to repair; gives the address."""
         return self.address
 
+    async def sweep(self, now: float) -> None:
+        """A pipe goes with its process: nothing is left behind."""
+
     async def serve(self, handler: Handler) -> None:
         """Run `handler` for each connection of this user, each in a task of its own, until `close`.
 

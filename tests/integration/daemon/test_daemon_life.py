@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -198,3 +199,14 @@ async def test_the_start_path_imports_nothing_heavy_and_stays_small(models: Data
     async with scripted(models) as modeld, modeld.client() as client:
         await client.status()
         assert psutil.Process(modeld.pid).memory_info().rss <= 45 * 1000 * 1000
+
+
+async def test_a_socket_that_a_killed_instance_left_is_removed_by_the_next(models: DataRoot) -> None:
+    async with scripted(models) as first:
+        async with first.client() as client:
+            left = Path((await client.status()).endpoint.removeprefix("unix:"))
+        await first.end(signal.SIGKILL)
+    assert left.exists()
+    os.utime(left, (0, 0))  # younger ones are left alone: their instance may be about to listen
+    async with scripted(models):
+        await eventually(lambda: not left.exists(), "the dead socket is gone")
