@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -17,7 +18,9 @@ from clients.bridge import Bridge
 from clients.home import Home
 from clients.wire import Wire, user
 
-PAIRS = 12
+PAIRS = int(os.environ.get("BENCH_PAIRS", "12"))
+#: pieces of text after which a measured turn is stopped, as an editor would
+PIECES = 150
 STORY = "Write a long story about a lighthouse keeper and the sea."
 #: about 1,500 tokens of SmolLM2
 LONG_PROMPT = "The lighthouse keeper looked at the sea and wrote down the weather of the day in his book. " * 80
@@ -88,14 +91,12 @@ def _session(home: Home, editor: Bridge) -> str:
 
 
 def _decode(table: Table, home: Home, editor: Bridge, wire: Wire, backend: str, name: str) -> None:
-    editor.prompt(_session(home, editor), STORY)  # loads, warms the prefix
+    _stopped_turn(home, editor)  # loads, warms the prefix
     ratios, ours, theirs = [], [], []
     with DirectProcess(home, backend, name) as direct:
         for number in range(PAIRS + 1):
-            session = _session(home, editor)
-            turn = editor.prompt(session, STORY)
+            seconds = _stopped_turn(home, editor)
             usage = wire.status()["last_turn"]["usage"]
-            seconds = turn.ended - turn.started
             prompt = usage.get("reused", 0) + usage.get("prefilled", 0)
             plain = direct.ask(do="turn", prompt=prompt, tokens=usage["generated"])
             if number == 0:
@@ -108,12 +109,24 @@ def _decode(table: Table, home: Home, editor: Bridge, wire: Wire, backend: str, 
     table.at_least(f"{backend}: the first by the second, interleaved pairs", ratios, 0.97, "")
 
 
+def _stopped_turn(home: Home, editor: Bridge) -> float:
+    """Seconds from the prompt to the last piece of text of a turn of PIECES pieces or a few more."""
+    session = _session(home, editor)
+    pending = editor.begin_prompt(session, STORY)
+    while sum(u["sessionUpdate"] == "agent_message_chunk" for _, u in pending.updates) < PIECES:
+        if pending.answered.wait(0.02):
+            break
+    editor.notify("session/cancel", {"sessionId": session})
+    turn = editor.end_prompt(pending)
+    return max(at for at, u in turn.updates if u["sessionUpdate"] == "agent_message_chunk") - turn.started
+
+
 def _warm(table: Table, home: Home, editor: Bridge, wire: Wire, backend: str) -> None:
     session = _session(home, editor)
-    editor.prompt(session, "What is the capital of France?")
+    editor.prompt(session, "What is the capital of France? Answer in one word.")
     extra = []
     for number in range(10):
-        turn = editor.prompt(session, f"Say the number {number}.")
+        turn = editor.prompt(session, f"{number}: What is the capital of France? Answer in one word.")
         engine = wire.status()["last_turn"]["timings"]["first_token_s"]
         extra.append(turn.first_text_s - engine)
     table.at_most(f"{backend}: warm turn, first text above the engine's own time", extra, 15, "ms", scale=1000)
