@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -24,6 +25,7 @@ def main() -> int:
     parser.add_argument("--peers", action="store_true", help="also build and run llama.cpp's own tools")
     parser.add_argument("--report", action="store_true", help="write docs/performance.md")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # what was started is ended too
     small, other = fetch(SMOLLM2), fetch(GEMMA3)
     assert small.parent == other.parent
     models = str(small.parent)
