@@ -237,7 +237,7 @@ class Turn:
         if result.finish_reason == "context_full":
             self.remark(f"The window of {result.num_ctx:,} tokens is full. `/compact` makes room.")
         elif result.finish_reason == "cancelled_by_other":
-            self.remark(f"The answer was ended by {result.by or 'another client'}, which needed another model.")
+            self.remark(f"The answer was ended by {result.by or 'another client'}.")
         return TurnEnded(stop=STOPS[result.finish_reason], model=model.name, numbers=self.numbers)
 
     def _account(self, result: api.TurnResult, model: Model) -> None:
