@@ -110,7 +110,8 @@ class Instance:
         if name == "turn":
             return {"turn": await self.store.begin_turn("client", "model")}
         if name == "lock":
-            await self.store.write(lambda _db, _i, _e: os.kill(os.getpid(), signal.SIGSTOP))
+            # sent to the thread itself: one sent to the process may reach another, and this one would commit first
+            await self.store.write(lambda _db, _i, _e: signal.pthread_kill(threading.get_ident(), signal.SIGSTOP))
             return {}
         if name == "recovered":
             found = self.store.recovered

@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 
 VARIABLE = "MODELD_CRASH_POINT"
 
@@ -38,7 +39,8 @@ def _act(how: str) -> None:
     if how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif how == "stop":
-        os.kill(os.getpid(), signal.SIGSTOP)
+        # to this thread: sent to the process it may reach another one first, and this one would go on a little
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
     elif how == "term":
         os.kill(os.getpid(), signal.SIGTERM)
     else:
