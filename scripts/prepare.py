@@ -77,9 +77,9 @@ def _make_venv() -> None:
     if VENV.exists() and not (VENV / "pyvenv.cfg").exists():
         raise StepFailed(f"{VENV} exists and is no virtual environment; move it away, then run the same command again.")
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    if not _has_module("ensurepip") and _is_root() and shutil.which("apt-get"):
+    if not _has_module("ensurepip") and is_root() and shutil.which("apt-get"):
         say(f"  Python {version} lacks its venv module: installing it with apt-get (as root)")
-        _apt("python3-venv")
+        install_with_apt("python3-venv")
     if _has_module("ensurepip"):
         command = [sys.executable, "-m", "venv", "--clear", str(VENV)]
     elif _has_module("virtualenv"):
@@ -99,11 +99,13 @@ def _has_module(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-def _is_root() -> bool:
+def is_root() -> bool:
+    """Whether packages of the system may be installed."""
     return hasattr(os, "geteuid") and os.geteuid() == 0
 
 
-def _apt(*packages: str) -> None:
+def install_with_apt(*packages: str) -> None:
+    """Install packages of Debian; options may stand before them. Raises StepFailed."""
     environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     remedy = f"Install {' '.join(packages)} by hand, then run the same command again."
     quiet("apt-get update", ["apt-get", "update", "-qq"], log=LOG, remedy=remedy, environ=environ)
@@ -143,9 +145,9 @@ def _need_compiler() -> None:
     """llama-cpp-python comes as source: without its wheel a C and C++ compiler is needed (cmake comes by pip)."""
     if _compiler_found() or _llama_is_built():
         return
-    if _is_root() and shutil.which("apt-get"):
+    if is_root() and shutil.which("apt-get"):
         say("  no C++ compiler: installing one with apt-get (as root)")
-        _apt("build-essential")
+        install_with_apt("build-essential")
     if not _compiler_found():
         raise StepFailed(
             "MISSING: a C and C++ compiler, which the llama engine is built with.\n"

@@ -35,8 +35,9 @@ def quiet(
     log: Path,
     remedy: str,
     environ: Mapping[str, str] | None = None,
+    folder: Path = ROOT,
 ) -> None:
-    """Run with the output in `log`; print the label and how long it took. Raises StepFailed with the last lines."""
+    """Run in `folder` with the output in `log`; print the label and how long it took. Raises StepFailed with the last lines."""
     print(f"  {label} ... ", end="", flush=True)
     started = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +45,7 @@ def quiet(
         sink.write(f"\n$ {' '.join(map(str, command))}\n".encode())
         sink.flush()
         mark = sink.tell()
-        code = _run(command, stdout=sink, environ=environ)
+        code = _run(command, stdout=sink, environ=environ, folder=folder)
     say(f"{'done' if code == 0 else 'FAILED'} ({time.monotonic() - started:.0f} s)")
     if code != 0:
         with log.open("rb") as source:
@@ -58,11 +59,17 @@ def shown(command: Sequence[str | Path], *, environ: Mapping[str, str] | None = 
     return _run(command, stdout=None, environ=environ)
 
 
-def _run(command: Sequence[str | Path], *, stdout: IO[bytes] | None, environ: Mapping[str, str] | None) -> int:
+def _run(
+    command: Sequence[str | Path],
+    *,
+    stdout: IO[bytes] | None,
+    environ: Mapping[str, str] | None,
+    folder: Path = ROOT,
+) -> int:
     try:
         return subprocess.run(
             [str(part) for part in command],
-            cwd=ROOT,
+            cwd=folder,
             env=dict(environ) if environ is not None else None,
             stdin=subprocess.DEVNULL,
             stdout=stdout,

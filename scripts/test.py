@@ -1,7 +1,7 @@
 """`make test`: installs everything, then lint, types and all tests, each with its duration.
 
 Standard library only. Arguments are handed to pytest. What this machine cannot test (no compiler for the llama
-engine) is said at the start and again at the end, and `MODELD_UNTESTED` tells the tests.
+engine, no browser for the VS Code) is said at the start and again at the end, and `MODELD_UNTESTED` tells the tests.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import sys
 import time
 from pathlib import Path
 
+import editor
 from prepare import setup
 from steps import BIN, PYTHON, ROOT, StepFailed, fail, say, shown
 
 REQUIRED = ("dev", "mcp", "openvino", "remote")
-OPTIONAL = ("llama",)
+OPTIONAL = ("editor", "llama")
 PLATFORMS = ("linux", "darwin", "win32")
 
 Step = tuple[str, list[str | Path]]
@@ -48,6 +49,15 @@ def _timed(name: str, command: list[str | Path], environ: dict[str, str] | None 
     return name, time.monotonic() - started, passed
 
 
+def _editor_ready() -> bool:
+    try:
+        editor.setup()
+    except StepFailed as error:
+        say(f"\n{error}\n\n*** VS Code could not be set up: what needs it is NOT tested ***")
+        return False
+    return True
+
+
 def main(arguments: list[str]) -> int:
     """Exit 0 when all passed."""
     started = time.monotonic()
@@ -59,6 +69,8 @@ def main(arguments: list[str]) -> int:
     durations = [("set-up", time.monotonic() - started, True)]
     lint(durations)
     untested = sorted(set(OPTIONAL) - have)
+    if not only_lint and "editor" not in untested and not _editor_ready():
+        untested = sorted([*untested, "editor"])
     if not only_lint:
         environ = {**os.environ, "MODELD_UNTESTED": ",".join(untested)}
         environ["PATH"] = f"{BIN}{os.pathsep}{environ.get('PATH', os.defpath)}"
