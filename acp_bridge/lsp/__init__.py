@@ -1,0 +1,1 @@
+"""The LSP face: VS Code and its like."""
