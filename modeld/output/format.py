@@ -1,43 +1,10 @@
-"""How a model marks its reasoning and its tool calls: a value, found by `modeld.template.sniff`."""
+"""How a model marks its reasoning and its tool calls: a value, made by `modeld.template.sniff`."""
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
-ReasoningKind = Literal["none", "tags", "channels"]
-
-#: Families of tool-call notation; each is one entry of `modeld.output.calls.STYLES`.
-ToolStyle = Literal[
-    "generic",
-    "hermes",
-    "qwen_xml",
-    "llama3",
-    "mistral",
-    "gemma",
-    "function_gemma",
-    "gpt_oss",
-    "deepseek",
-    "deepseek_dsml",
-    "kimi",
-    "glm",
-    "minimax",
-    "seed",
-    "command",
-    "nemotron",
-    "granite",
-    "apertus",
-    "tool_calls_list",
-    "functools",
-    "function_tags",
-    "gigachat",
-    "action",
-    "functionary_tags",
-    "functionary_recipient",
-    "lfm2",
-    "solar",
-]
+from shared.catalog.sniff import ReasoningKind, ToolStyle
 
 
 class OutputFormat(msgspec.Struct, frozen=True, kw_only=True):

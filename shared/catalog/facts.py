@@ -9,6 +9,7 @@ from shared.catalog import ggml
 from shared.catalog.entry import Facts, SpecialTokens
 from shared.catalog.geometry import kv_spans, state_bytes
 from shared.catalog.gguf import FIM_TEXTS, TOKENS, Header
+from shared.catalog.sniff import sniff
 
 _FIM_KEYS = ("fim_pre_token_id", "fim_suf_token_id", "fim_mid_token_id")
 _OLD_FIM_KEYS = ("prefix_token_id", "suffix_token_id", "middle_token_id")
@@ -32,7 +33,6 @@ EMBEDDING_ARCHITECTURES = frozenset(
 )
 #: No count is larger: what a hostile header adds up to still has to go through the cache and the wire.
 MOST = 1 << 53
-_THINKING_MARKS = ("<think>", "enable_thinking", "reasoning_content", "reasoning_effort", "<|channel|>", "[THINK]")
 
 
 def facts_of(header: Header) -> Facts:
@@ -45,6 +45,7 @@ def facts_of(header: Header) -> Facts:
     n_embd = _number(meta, prefix + "embedding_length")
     default_dim = n_embd // heads if heads else 0
     template = _text(meta, "tokenizer.chat_template")
+    marks = sniff(template)
     table = header.tensors
     return Facts(
         kind=kind,
@@ -72,8 +73,8 @@ def facts_of(header: Header) -> Facts:
         tokenizer=_text(meta, "tokenizer.ggml.model"),
         tokenizer_pre=_text(meta, "tokenizer.ggml.pre"),
         fim=_fim(header),
-        tools="tools" in template,
-        thinking=is_thinking(template),
+        tools=marks.tools,
+        thinking=marks.thinking,
         embedding_only=_embedding_only(meta, architecture),
         split=_split(meta),
         complete=header.complete,
@@ -84,11 +85,6 @@ def facts_of(header: Header) -> Facts:
 def digest_text(text: str) -> str:
     """32 hex of the SHA-256 of a text, or "" for none."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32] if text else ""
-
-
-def is_thinking(template: str) -> bool:
-    """Whether a chat template knows reasoning."""
-    return any(mark in template for mark in _THINKING_MARKS)
 
 
 def _kind(meta: dict[str, Any], architecture: str) -> Any:

@@ -16,9 +16,10 @@ from typing import Any
 import msgspec
 
 from shared.catalog.entry import Facts, KvSpan, SpecialTokens
-from shared.catalog.facts import digest_text, is_thinking
+from shared.catalog.facts import digest_text
 from shared.catalog.fingerprint import long_path
 from shared.catalog.scan import IR_LANGUAGE
+from shared.catalog.sniff import sniff
 from shared.catalog.window import READ_LIMIT, HeaderRejected
 
 MAX_JSON = 16 * 1024 * 1024
@@ -76,6 +77,7 @@ def _facts(config: dict[str, Any], xml: _Xml, folder: str, names: set[str]) -> F
     dim = _int(text.get("head_dim")) or (_int(text.get("hidden_size")) // heads if heads else 0)
     kv_heads = _int(text.get("num_key_value_heads")) or heads
     layers = _int(text.get("num_hidden_layers")) or len(xml.kv)
+    marks = sniff(template)
     embedding = "modules.json" in names or bool(_EMBEDDERS.search(_text(config.get("model_type"))))
     return Facts(
         format="openvino",
@@ -95,8 +97,8 @@ def _facts(config: dict[str, Any], xml: _Xml, folder: str, names: set[str]) -> F
         template=template,
         template_digest=digest_text(template),
         tokens=_tokens(config, _json(folder, "generation_config.json", names), info, _json(folder, _TOKENIZER, names)),
-        tools="tools" in template,
-        thinking=is_thinking(template),
+        tools=marks.tools,
+        thinking=marks.thinking,
         embedding_only=embedding,
         unusable="" if "openvino_tokenizer.xml" in names else "openvino_tokenizer.xml is missing; convert it again",
     )

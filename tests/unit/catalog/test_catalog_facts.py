@@ -10,6 +10,7 @@ from gguf_bytes import ARRAY, STRING, Pair, build, model, read
 from shared.catalog.entry import KvSpan
 from shared.catalog.facts import facts_of
 from shared.catalog.gguf import FIM_TEXTS
+from shared.catalog.sniff import sniff
 
 pytestmark = pytest.mark.unit
 
@@ -149,3 +150,10 @@ def test_split_parts_are_told() -> None:
     known = facts(extra=extra)
     assert known.split == (1, 3)
     assert known.kv == (KvSpan(2, 32, 32),)
+
+
+def test_the_flags_are_those_the_worker_reads_the_model_by() -> None:
+    template = "{# tools #}{{ messages }}<|START_THINKING|>{% if functions %}<|tool_call_start|>{% endif %}"
+    known, read = facts(extra=[("tokenizer.chat_template", STRING, template)]), sniff(template)
+    assert (known.tools, known.thinking) == (read.tools, read.thinking) == (True, True)
+    assert not facts(extra=[("tokenizer.chat_template", STRING, "{# tools <think> #}{{ messages }}")]).tools
