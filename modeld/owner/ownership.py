@@ -16,6 +16,8 @@ import anyio.to_thread
 import msgspec
 
 from modeld.owner import predecessor
+from modeld.owner.deathwatch import DeathWatch
+from modeld.owner.standby import Standby
 from modeld.store.database import StoreBusy
 from shared.clock import Clock, SystemClock
 from shared.errors import ModeldError, NotOwner
@@ -28,8 +30,6 @@ from shared.protocol.api import Role
 from shared.settings import Settings
 
 OwnershipEvent = Literal["acquired", "renewed", "freeze", "thaw", "lost", "released"]
-#: How often an instance that does not own looks at the lease: proven death is acted on within 1 s.
-LONGEST_POLL = 0.5
 RELEASE_WAIT = 5.0
 
 T = TypeVar("T")
@@ -93,7 +93,9 @@ class Ownership:
         self._attempt: _Attempt | None = None
         self._changed = anyio.Event()
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._standby = _Standby()
+        self._standby = Standby()
+        self._wake = anyio.Event()
+        self._deathwatch = DeathWatch(self._me, self._wake_up)
         self._before: LeaseRecord | None = None
         self._left: Worker | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -205,17 +207,31 @@ class Ownership:
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Watch the lease while this instance does not own it, and step in after a crash. Until cancelled."""
         self._loop = asyncio.get_running_loop()
-        pause = min(LONGEST_POLL, self._ttl / 10)
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             try:
                 task_status.started()
-                while True:
-                    if self._keeper is None and not self._over:
-                        await self._watch()
-                    await anyio.sleep(pause)
+                while self._keeper is None and not self._over:
+                    await self._watch()
+                    with anyio.move_on_after(self._pause()):
+                        await self._wake.wait()
+                    self._wake = anyio.Event()
+                self._deathwatch.close()
+                await anyio.sleep_forever()  # an instance owns once: there is nothing to look for any more
             finally:
+                self._deathwatch.close()
                 self._tasks = None
+
+    def _wake_up(self) -> None:
+        self._wake.set()
+
+    def _pause(self) -> float:
+        """Until the next look; the owner's end is told before that where the system can tell it."""
+        last = self._standby.last
+        held = last.record if last is not None and last.standing == "held" else None
+        told = self._deathwatch.follow(held.identity if held is not None else None)
+        provable = held is not None and policy.can_prove(held.identity, self._me)
+        return self._standby.pause(self._ttl, told=told, provable=provable)
 
     async def _watch(self) -> None:
         try:
@@ -354,37 +370,6 @@ class _Attempt:
     def __init__(self) -> None:
         self.done = anyio.Event()
         self.error: ModeldError | None = None
-
-
-class _Standby:
-    """Decides when an instance steps in by itself: the oldest at once, younger ones only if it does not.
-
-    Only after a crash in its own time: of an ownership that was seen held, or that began after the first
-    look. So a fresh instance beside the record of an old crash stays without ownership until it is needed.
-    """
-
-    def __init__(self) -> None:
-        self.last: Look | None = None
-        self._first_epoch: int | None = None
-        self._held_epoch = 0
-        self._free_since: float | None = None
-
-    def saw(self, look: Look, now: float, rank: Callable[[str], int | None], patience: float) -> bool:
-        self.last = look
-        epoch = look.sighting.epoch if look.sighting is not None else 0
-        if self._first_epoch is None:
-            self._first_epoch = epoch
-        if look.standing == "held":
-            self._held_epoch, self._free_since = epoch, None
-            return False
-        witnessed = epoch == self._held_epoch or epoch > self._first_epoch
-        if not witnessed or not policy.was_crash(look.standing, look.record):
-            self._free_since = None
-            return False
-        if self._free_since is None:
-            self._free_since = now
-        place = rank(look.record.instance if look.record is not None else "")
-        return place is not None and now - self._free_since >= place * patience
 
 
 def _winner(record: LeaseRecord | None) -> dict[str, str] | None:
