@@ -79,7 +79,7 @@ async def _stop() -> None:
 async def _with_bridge(work: Callable[[Peer, Screen], Awaitable[int]], options: argparse.Namespace) -> int:
     """Run `work` with a spawned bridge at the other end, and end it."""
     screen = Screen(quiet=options.json, switch=options.switch)
-    command = [sys.executable, "-m", "acp_bridge", "acp"]
+    command = [sys.executable, "-P", "-m", "acp_bridge", "acp"]
     async with await anyio.open_process(command, stderr=None) as process:
         assert process.stdin is not None
         assert process.stdout is not None

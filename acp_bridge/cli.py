@@ -1,4 +1,4 @@
-"""The commands of `acp-bridge` besides the face: chat, models, doctor.
+"""The commands of `acp-bridge` besides the face: chat, install, models, doctor.
 
 Exit codes: 0 done; 1 a typed error (its message on standard error); 2 wrong usage; 130 cancelled.
 """
@@ -19,6 +19,10 @@ def run(arguments: Sequence[str]) -> int:
         from acp_bridge.chat import chat
 
         return int(chat(options))
+    if options.command == "install":
+        from acp_bridge.install.command import main as install
+
+        return install(options)
     if options.command == "models":
         from acp_bridge.reports import models
 
@@ -37,10 +41,21 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="command")
     commands.add_parser("acp", help="serve an editor that speaks ACP, on standard input and output")
     _chat(commands.add_parser("chat", help="one turn, end to end through a spawned bridge"))
+    _install(commands.add_parser("install", help="put acp-bridge into an editor's settings, or take it out"))
     for name, text in (("models", "the models an editor would show"), ("doctor", "check what works")):
         reading = commands.add_parser(name, help=text)
         reading.add_argument("--json", action="store_true", help="for programs")
     return parser
+
+
+def _install(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("editor", choices=("zed", "jetbrains", "vscode", "neovim"))
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--print", dest="print_only", action="store_true", help="print what would be pasted by hand")
+    what.add_argument("--remove", action="store_true", help="take it out again")
+    parser.add_argument("--dry-run", action="store_true", help="show the change and make none")
+    parser.add_argument("--settings", metavar="FILE", help="another file than the usual one (neovim: folder)")
+    parser.add_argument("--vsix", metavar="FILE", help="for vscode: the extension's package")
 
 
 def _chat(parser: argparse.ArgumentParser) -> None:

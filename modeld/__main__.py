@@ -12,9 +12,22 @@ def main(arguments: list[str] | None = None) -> int:
         from modeld.cli.serve import main as serve
 
         return serve(given[1:])
+    if given[:1] in (["acp"], ["lsp"]):
+        return _bridge(given)
     from modeld.cli.app import run
 
     return run(given)
+
+
+def _bridge(arguments: list[str]) -> int:
+    """`modeld acp` is `acp-bridge acp`: what runs a package by its name alone (uvx) has one command only."""
+    import os
+    import subprocess
+
+    command = [sys.executable, "-P", "-m", "acp_bridge", *arguments]
+    if sys.platform == "win32":  # there, exec would leave the editor with a process that has ended
+        return subprocess.call(command)
+    os.execv(sys.executable, command)  # noqa: S606  our own interpreter
 
 
 if __name__ == "__main__":

@@ -29,20 +29,38 @@ class DataRoot:
 
 
 def data_root(environ: Mapping[str, str] = os.environ) -> DataRoot:
-    """`MODELD_DATA_ROOT`, else the platform's per-user data folder."""
+    """`MODELD_DATA_ROOT`, else the platform's per-user data folder. Raises RootUnusable where no home is known."""
     explicit = environ.get("MODELD_DATA_ROOT")
     if explicit:
         return DataRoot(Path(explicit).expanduser().absolute())
+    _need_home(environ, "MODELD_DATA_ROOT")
     import platformdirs  # 18 ms, needed only here
 
     return DataRoot(Path(platformdirs.user_data_dir(APP, appauthor=False)))
 
 
 def config_file(environ: Mapping[str, str] = os.environ) -> Path:
-    """`MODELD_CONFIG`, else `config.toml` in the platform's config folder."""
+    """`MODELD_CONFIG`, else `config.toml` in the platform's config folder. Raises RootUnusable without a home."""
     explicit = environ.get("MODELD_CONFIG")
     if explicit:
         return Path(explicit).expanduser().absolute()
+    _need_home(environ, "MODELD_CONFIG")
     import platformdirs
 
     return Path(platformdirs.user_config_dir(APP, appauthor=False)) / "config.toml"
+
+
+def home(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """The user's folder; None where nobody knows it: an empty or relative HOME would lead to the root of the disk."""
+    given = environ.get("USERPROFILE" if os.name == "nt" else "HOME")
+    found = os.path.expanduser("~") if given is None else given
+    return Path(found) if os.path.isabs(found) else None
+
+
+def _need_home(environ: Mapping[str, str], instead: str) -> None:
+    if home(environ) is None:
+        from shared.errors import RootUnusable
+
+        raise RootUnusable(
+            f"no home folder is known: set HOME to it, or {instead} to a place of its own", path="~", hint="set HOME"
+        )

@@ -20,7 +20,7 @@ def daemon_command(verb: str) -> list[str]:
     import importlib.util
 
     if importlib.util.find_spec("modeld") is not None:
-        return [sys.executable, "-m", "modeld", verb]
+        return [sys.executable, "-P", "-m", "modeld", verb]
     found = shutil.which("modeld", path=os.environ.get("PATH"))
     if found is None:
         raise DaemonNotInstalled(hint="install it with `pip install modeld`")

@@ -78,7 +78,7 @@ def _spawn(context: Context, backend: str | None) -> tuple[subprocess.Popen[byte
     """A process of its own session, with no terminal and no inherited pipe."""
     said = context.root.logs / "start.log"
     said.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "modeld", "serve", "--quiet"]
+    command = [sys.executable, "-P", "-m", "modeld", "serve", "--quiet"]
     command += ["--backend", backend] if backend else []
     output = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:

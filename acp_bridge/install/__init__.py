@@ -1,0 +1,1 @@
+"""Putting acp-bridge into an editor's settings, and taking it out again."""
