@@ -374,4 +374,4 @@ class Daemon:
 
 def reexecute(arguments: list[str]) -> None:
     """Become a fresh process with the same pid: what was imported from an older version is gone."""
-    os.execv(sys.executable, [sys.executable, "-m", "modeld", *arguments])  # noqa: S606  our own interpreter
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "modeld", *arguments])  # noqa: S606  our own interpreter
