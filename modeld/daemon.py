@@ -19,14 +19,14 @@ from modeld.jobs import Jobs
 from modeld.logfile import LogFile, rotated
 from modeld.memory.probe import host_memory
 from modeld.records import StoreRecords
-from modeld.rpc import fence
-from modeld.rpc.server import Connection, Server
+from modeld.rpc.handles import Handles
+from modeld.rpc.server import Server
 from modeld.slot import events as ev
 from modeld.slot.driver import Slot
 from modeld.store.store import Store
 from shared.catalog.library import Library
 from shared.clock import Clock, SystemClock
-from shared.errors import ModeldError, NotOwner, SessionClosed
+from shared.errors import ModeldError, NotOwner
 from shared.lease.reader import survey
 from shared.protocol import api
 from shared.version import __version__
@@ -72,6 +72,7 @@ class Daemon:
         self.records = StoreRecords(self.store, self.log)
         self.library = Library(root, settings)
         self.server = Server(self)
+        self.handles = Handles(self)
         self.slot = Slot(
             settings,
             self.clock,
@@ -92,8 +93,6 @@ class Daemon:
         self.jobs = Jobs(root, self.library, self.slot, self._spawn)
         self._live: Instance | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._sessions: dict[str, Connection] = {}
-        self._next_session = 0
         self._ending: tuple[str, float] | None = None
         self._wake = anyio.Event()
         self._lost = False
@@ -177,7 +176,6 @@ class Daemon:
 
     async def _say_goodbye(self) -> None:
         """Close the connections; what was answered already is still written, for a bounded time."""
-        self._sessions.clear()
         self.server.close()
         with anyio.move_on_after(GOODBYE_SECONDS):
             await self.server.all_gone()
@@ -348,28 +346,6 @@ class Daemon:
         )
         rows = picker_rows(entries, live) if live_only else library_rows(entries, live)
         return api.LibraryResult(rows=rows, complete=self.library.complete, problems=self.library.problems)
-
-    def open_session(self, connection: Connection) -> api.OpenResult:
-        """A handle on what is resident now."""
-        state = self.slot.machine.state
-        assert state.active is not None
-        self._next_session += 1
-        handle = str(fence.Handle(self.instance, state.generation, self._next_session))
-        connection.sessions.add(handle)
-        return api.OpenResult(handle=handle, generation=state.generation, num_ctx=state.active.num_ctx)
-
-    def check_session(self, connection: Connection, handle: str) -> None:
-        """Raises SessionClosed, StaleFence, SlotGenerationStale."""
-        fence.check_handle(fence.parse_handle(handle), self.instance, self.slot.machine.state.generation)
-        if handle not in connection.sessions:
-            raise SessionClosed(handle=handle)
-
-    def close_session(self, connection: Connection, handle: str) -> None:
-        """Raises as `check_session`; a stale handle is forgotten all the same."""
-        try:
-            self.check_session(connection, handle)
-        finally:
-            connection.sessions.discard(handle)
 
 
 def reexecute(arguments: list[str]) -> None:

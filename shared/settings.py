@@ -42,6 +42,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     affinity_load_factor: float = 10.0
     switch_asks_within: float = 60.0
     hold_ttl: float = 15.0
+    turn_tokens: int = 8192
     step_gap: float = 5.0
     reaper_silence: float = 5.0
     reaper_samples: int = 3
@@ -66,6 +67,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     backend: str = "auto"
     model_folders: tuple[str, ...] = ()
     threads: int = 0
+    teach_tools_from: int = 1_000_000_000
+    keep_days: float = 0.0
+    keep_conversations: int = 0
 
     @property
     def lease_renew(self) -> float:
@@ -96,6 +100,10 @@ REASONS: dict[str, str] = {
     "affinity_load_factor": "the bound is at least this many load times of the waiting model",
     "switch_asks_within": "a switch asks when another client used the active model this recently",
     "hold_ttl": "a run/hold that is not renewed for this long is dropped",
+    "turn_tokens": (
+        "tokens that a turn may generate where its client sets no limit, and never more than half of the window; "
+        "0: the window alone"
+    ),
     "step_gap": "longest pause between the single steps of a turn lease",
     "reaper_silence": "silence after which a turn lease is compared with the engine's account",
     "reaper_samples": "contradicting samples needed before a lease is reaped",
@@ -120,6 +128,9 @@ REASONS: dict[str, str] = {
     "backend": "auto, llama, openvino or none",
     "model_folders": "folders searched for models besides the store and the known places",
     "threads": "engine threads; 0 means the physical cores this process may use",
+    "teach_tools_from": "parameters from which on a model whose template knows no tools is taught them in words",
+    "keep_days": "days after its last message that a saved conversation is forgotten; 0 means never",
+    "keep_conversations": "saved conversations kept, the newest first; 0 means all",
 }
 
 _LEAST: dict[str, float] = {"lease_ttl": 1.0, "queue_limit": 1, "reaper_samples": 1, "message_limit": 1024}

@@ -88,6 +88,11 @@ class Client:
         self.hello = api.HelloResult(protocol=0, instance="", role="idle", backend="", version="")
         self.statuses: list[api.Status] = []
         self._turns: dict[int | str, Turn] = {}
+        self._listeners: dict[int | str, Callable[[api.Event], None]] = {}
+
+    def listen(self, request: int, listener: Callable[[api.Event], None]) -> None:
+        """Hand the events of that call to `listener`."""
+        self._listeners[request] = listener
 
     def notified(self, note: Notification) -> None:
         if note.method == "session/event":
@@ -95,6 +100,9 @@ class Client:
             turn = self._turns.get(params.request)
             if turn is not None:
                 turn.events.append(params.event)
+            listener = self._listeners.get(params.request)
+            if listener is not None:
+                listener(params.event)
         elif note.method == "status/changed":
             self.statuses.append(note.params(api.Status))
 

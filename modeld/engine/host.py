@@ -21,29 +21,28 @@ from modeld.engine.link import Link
 from modeld.engine.messages import (
     WORKER_PROTOCOL,
     Account,
+    AskDevices,
     Cancel,
     Close,
     Count,
     Counted,
+    Devices,
     Done,
-    Embed,
     Emitted,
     Failed,
-    Fill,
     FromWorker,
     Heartbeat,
     Imported,
+    Job,
     Load,
     Loaded,
     Progress,
     Sample,
     ToWorker,
-    TrimParked,
-    Turn,
-    Warm,
     WorkerHello,
 )
 from modeld.engine.wire import frame
+from shared.catalog.identity import RequestedIdentity
 from shared.errors import EngineFailed, ModeldError, ModelLoadFailed, TemplateFailed, from_wire
 from shared.protocol.api import Event
 from shared.settings import Settings
@@ -57,7 +56,6 @@ REAP_SECONDS = 10.0
 #: milliseconds, by which two threads on a busy machine starve each other: 3 tokens/s were seen instead of 30.
 BARRIER_SPINS = "10000"
 _BEATS_PER_WATCHDOG = 3
-Job = Turn | Warm | Fill | Embed | TrimParked
 T = TypeVar("T")
 
 
@@ -158,7 +156,7 @@ class WorkerHost:
             raise ModelLoadFailed(model=message.identity.name, stage=stage, reason=error.data["reason"]) from error
 
     async def run(self, message: Job, on_events: Callable[[list[Event]], None]) -> Done:
-        """One turn, warm-up, fill or embedding to its end, cancelled ones included.
+        """One turn or step of it, warm-up, fill or embedding to its end, cancelled ones included.
 
         `on_events` is called on the loop and must not block. A caller that is itself cancelled cancels
         the turn; the worker stays busy until it has stopped. Raises the errors of `shared.errors`.

@@ -13,7 +13,7 @@ import msgspec
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
 from shared.protocol.api import Event, Sampling, ToolCall, Usage
 
-WORKER_PROTOCOL = 1
+WORKER_PROTOCOL = 2
 
 
 class Message(msgspec.Struct, kw_only=True):
@@ -71,6 +71,37 @@ class Fill(Message, tag="fill", kw_only=True):
     params: Sampling
 
 
+class EnsurePrefix(Message, tag="ensure_prefix", kw_only=True):
+    """A turn step by step, the first: render, and bring what is warm of it into a lane. Answered by `Done`.
+
+    Each step has a number of its own; the parameters of the whole turn come with this one.
+    """
+
+    turn: int
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]]
+    params: Sampling
+    conversation: str | None = None
+
+
+class PrefillSuffix(Message, tag="prefill_suffix", kw_only=True):
+    """The second step: evaluate the rest of the prompt. Answered by `Emitted`* then `Done` or `Failed`."""
+
+    turn: int
+
+
+class Decode(Message, tag="decode", kw_only=True):
+    """The last step: the answer. Answered by `Emitted`* then `Done` or `Failed`."""
+
+    turn: int
+
+
+class EndSteps(Message, tag="end_steps", kw_only=True):
+    """The turn is over, wherever it was; what was evaluated stays warm. Answered by `Done`."""
+
+    turn: int
+
+
 class Embed(Message, tag="embed", kw_only=True):
     """Vectors. Answered by `Done` or `Failed`."""
 
@@ -85,6 +116,13 @@ class Count(Message, tag="count", kw_only=True):
     messages: list[dict[str, Any]] | None
     tools: list[dict[str, Any]]
     text: list[str] | None
+
+
+class AskDevices(Message, tag="ask_devices", kw_only=True):
+    """Before a load: which discrete accelerators would it use? Answered by `Devices` or `Failed`."""
+
+    turn: int
+    identity: RequestedIdentity
 
 
 class Cancel(Message, tag="cancel", kw_only=True):
@@ -179,6 +217,13 @@ class Counted(Message, tag="counted", kw_only=True):
     total: int
 
 
+class Devices(Message, tag="devices", kw_only=True):
+    """Discrete accelerators by their names, the same in every process of this machine."""
+
+    turn: int
+    names: list[str]
+
+
 class Failed(Message, tag="failed", kw_only=True):
     """`error` is a wire error object (shared.errors); `state_valid` as in `Done`."""
 
@@ -199,5 +244,7 @@ class Account(Message, tag="account", kw_only=True):
     lanes_used: int = 0
 
 
-ToWorker = Heartbeat | Load | Turn | Warm | Fill | Embed | Count | Cancel | Sample | TrimParked | Close
-FromWorker = WorkerHello | Imported | Progress | Loaded | Emitted | Done | Counted | Failed | Account
+Step = EnsurePrefix | PrefillSuffix | Decode | EndSteps
+Job = Turn | Warm | Fill | Embed | TrimParked | Step
+ToWorker = Heartbeat | Load | Job | Count | AskDevices | Cancel | Sample | Close
+FromWorker = WorkerHello | Imported | Progress | Loaded | Emitted | Done | Counted | Devices | Failed | Account

@@ -18,14 +18,17 @@ from modeld.engine.messages import (
     Emitted,
     Fill,
     FromWorker,
+    Job,
     Load,
     Loaded,
     Progress,
+    Step,
     TrimParked,
     Turn,
     Warm,
 )
 from modeld.engine.sampling import describe_capabilities
+from modeld.engine.steps import StepRunner
 from modeld.engine.turn import TurnRunner
 from shared.errors import EngineFailed, ModelLoadFailed, UnsupportedFeature
 from shared.protocol.api import Event, Usage
@@ -43,6 +46,7 @@ class Resident:
         self._activity = activity
         self._chat: Chat | None = None
         self._runner: TurnRunner | None = None
+        self._steps: StepRunner | None = None
         self._told = -1.0
 
     def load(self, emit: Emit) -> Loaded:
@@ -76,6 +80,7 @@ class Resident:
         chat, warnings = Chat.for_model(self._engine, loaded, job.identity.name, RenderGuard(job.template_deadline))
         identity = chat.identify(loaded.identity, job.identity)
         self._runner = TurnRunner(self._engine, chat, loaded, self._activity)
+        self._steps = StepRunner(self._engine, self._runner, self._activity, chat.special.end)
         self._chat = chat
         return Loaded(
             turn=job.turn,
@@ -86,24 +91,28 @@ class Resident:
             warnings=[*loaded.warnings, *warnings],
         )
 
-    def serve(self, job: Turn | Warm | Fill | Embed | TrimParked, emit: Emit) -> FromWorker:
+    def serve(self, job: Job, emit: Emit) -> FromWorker:
         """One job to its final message. Raises the errors of `shared.errors`."""
         if isinstance(job, TrimParked):
             self._engine.trim_parked(job.limit)
             return Done(turn=job.turn, finish_reason="stop", usage=Usage())
-        if self._runner is None or self._chat is None or self._job.vocabulary_only:
+        runner, steps, chat = self._runner, self._steps, self._chat
+        if runner is None or steps is None or chat is None or self._job.vocabulary_only:
             raise EngineFailed(reason="no model is loaded")
 
         def send(events: list[Event]) -> None:
             emit(Emitted(turn=job.turn, events=events))
 
+        if isinstance(job, Step):
+            return steps.serve(job, send)
+        steps.close()
         if isinstance(job, Turn):
-            return self._runner.turn(job, send)
+            return runner.turn(job, send)
         if isinstance(job, Warm):
-            return self._runner.warm(job, send)
+            return runner.warm(job, send)
         if isinstance(job, Fill):
-            return self._runner.fill(job, send)
-        return self._embed(self._chat, job)
+            return runner.fill(job, send)
+        return self._embed(chat, job)
 
     def _embed(self, chat: Chat, job: Embed) -> Done:
         self._activity.enter("embedding", job.turn)

@@ -9,12 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from modeld.engine.chat import Chat, Prompt
 from modeld.engine.contract import Aborted, DecodeOptions, Engine, LoadedModel, Purpose
 from modeld.engine.gate import Activity
-from modeld.engine.messages import Done, Fill, Turn, Warm
+from modeld.engine.messages import Done, EnsurePrefix, Fill, Turn, Warm
 from modeld.engine.sampling import decode_options
 from modeld.engine.stream import EventStream
+from modeld.output.callgrammar import tool_grammar
 from modeld.output.parser import OutputParser
 from shared.errors import ContextOverflow, UnsupportedFeature
 from shared.protocol.api import Event, Prefill, Prefix, Usage
@@ -35,30 +38,42 @@ class TurnRunner:
 
     def turn(self, job: Turn, send: Send) -> Done:
         """Answer a conversation. Raises ContextOverflow, TemplateFailed, UnsupportedFeature."""
-        run = _Run(self._engine, self._activity, job.turn, send)
-        self._activity.enter("template", job.turn)
-        tools = [] if job.params.tool_choice == "none" else job.tools
-        prompt = self._chat.prompt(job.messages, job.tools, job.params.thinking)
-        budget = self._budget(prompt.tokens)
-        options = decode_options(job.params, self._advised, self._capabilities, budget)
-        parser = OutputParser(prompt.format, job.params.stop, tools)
+        run = Run(self._engine, self._activity, job.turn, send)
+        plan = self.plan(job)
         try:
-            run.prefill(prompt.tokens, options, "turn", job.conversation)
-            run.decode(options, parser, self._chat.piece_reader(prompt.format, job.params.stop), self._chat.special.end)
+            run.ensure(plan.tokens, "turn", job.conversation)
+            run.prefill(plan.options)
+            run.decode(plan.options, plan.parser, plan.piece, self._chat.special.end)
         except Aborted:
             run.cancelled = True
         finally:
             self._engine.end_turn()
-        window_full = options.max_tokens == budget and job.params.max_tokens != budget
-        return run.finish(parser, window_full)
+        return run.finish(plan.parser, plan.window_bound)
+
+    def plan(self, job: Turn | EnsurePrefix) -> TurnPlan:
+        """Everything about a turn that is known before the engine works. Raises as `turn`."""
+        self._activity.enter("template", job.turn)
+        tools = [] if job.params.tool_choice == "none" else job.tools
+        prompt = self._chat.prompt(job.messages, job.tools, job.params.thinking)
+        budget = self._budget(prompt.tokens)
+        grammar = tool_grammar(prompt.format, tools)
+        options = decode_options(job.params, self._advised, self._capabilities, budget, grammar)
+        return TurnPlan(
+            tokens=prompt.tokens,
+            options=options,
+            parser=OutputParser(prompt.format, job.params.stop, tools),
+            piece=self._chat.piece_reader(prompt.format, job.params.stop),
+            window_bound=options.max_tokens == budget and job.params.max_tokens != budget,
+        )
 
     def warm(self, job: Warm, send: Send) -> Done:
         """Bring a conversation's prefix into memory."""
-        run = _Run(self._engine, self._activity, job.turn, send)
+        run = Run(self._engine, self._activity, job.turn, send)
         prompt = self._chat.prompt(job.messages, job.tools, None)
         self._budget(prompt.tokens)
         try:
-            run.prefill(prompt.tokens, None, "warm")
+            run.ensure(prompt.tokens, "warm")
+            run.prefill(None)
         except Aborted:
             run.cancelled = True
         finally:
@@ -70,10 +85,11 @@ class TurnRunner:
         prompt = self._fill_prompt(job)
         budget = self._budget(prompt.tokens)
         options = decode_options(job.params, self._advised, self._capabilities, budget)
-        run = _Run(self._engine, self._activity, job.turn, send)
+        run = Run(self._engine, self._activity, job.turn, send)
         parser = OutputParser(prompt.format, job.params.stop)
         try:
-            run.prefill(prompt.tokens, options, "fill")
+            run.ensure(prompt.tokens, "fill")
+            run.prefill(options)
             run.decode(options, parser, self._chat.piece_reader(prompt.format, job.params.stop), self._chat.special.end)
         except Aborted:
             run.cancelled = True
@@ -102,29 +118,46 @@ class TurnRunner:
         raise ContextOverflow(context=self._num_ctx, resident=resident, additional=len(tokens) - resident)
 
 
-class _Run:
-    """The numbers and events of one turn while it runs."""
+class TurnPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn before the engine works on it. `window_bound`: the window ends it before any other bound."""
+
+    tokens: list[int]
+    options: DecodeOptions
+    parser: OutputParser
+    piece: Callable[[int], bytes]
+    window_bound: bool
+
+
+class Run:
+    """The numbers and events of one turn while it runs, at once or step by step."""
 
     def __init__(self, engine: Engine, activity: Activity, turn: int, send: Send) -> None:
         self._engine = engine
         self._activity = activity
-        self._turn = turn
         self._started = time.perf_counter()
         self._prefill_s = self._first_token_s = self._decode_s = 0.0
+        self._total = 0
         self._usage = Usage()
         self._ended = self._stopped = False
         self.cancelled = False
-        self.stream = EventStream(send, lambda stage: activity.enter(stage, turn))
+        self.take(turn, send)
 
-    def prefill(
-        self, tokens: list[int], options: DecodeOptions | None, purpose: Purpose, conversation: str | None = None
-    ) -> None:
+    def take(self, turn: int, send: Send) -> None:
+        """Go on under another number of the worker's work: the next step of the same turn."""
+        self._turn = turn
+        self.stream = EventStream(send, lambda stage: self._activity.enter(stage, turn))
+
+    def ensure(self, tokens: list[int], purpose: Purpose, conversation: str | None = None) -> None:
+        """Bring the warm part of the prompt into a lane and say how much it is."""
         self._activity.enter("prefix", self._turn)
-        total = len(tokens)
-        reused = self._engine.ensure_prefix(tokens, purpose, conversation)
-        self._usage.reused = reused
-        self.stream.say(Prefix(reused=reused, total=total))
+        self._total = len(tokens)
+        self._usage.reused = self._engine.ensure_prefix(tokens, purpose, conversation)
+        self.stream.say(Prefix(reused=self._usage.reused, total=self._total))
+
+    def prefill(self, options: DecodeOptions | None) -> None:
+        """Evaluate the rest of the prompt. Raises Aborted."""
         self._activity.enter("prefill", self._turn)
+        total, reused = self._total, self._usage.reused
         began = time.perf_counter()
 
         def progress(done: int, of: int) -> None:
@@ -141,6 +174,7 @@ class _Run:
     def decode(
         self, options: DecodeOptions, parser: OutputParser, piece: Callable[[int], bytes], end: frozenset[int]
     ) -> None:
+        """The answer, token by token. Raises Aborted."""
         self._activity.enter("generating", self._turn)
         activity, feed, add, clock = self._activity, parser.feed, self.stream.add, time.monotonic
         usage, first = self._usage, 0.0
@@ -161,11 +195,14 @@ class _Run:
                 if parser.stopped:
                     self._stopped = True
                     break
+                if options.tools is not None and (opened := parser.take_opened()) is not None:
+                    self._engine.constrain(opened)
         finally:
             if first:
                 self._decode_s = clock() - first
 
     def finish(self, parser: OutputParser, window_full: bool) -> Done:
+        """The end of a turn that was to decode."""
         natural = self._ended or self._stopped
         events, calls = parser.finish(cut=not natural)
         self.stream.add(events)
@@ -180,6 +217,7 @@ class _Run:
         return done
 
     def done(self, reason: str) -> Done:
+        """The end of a turn, or of one step of it."""
         self.stream.finish()
         return Done(
             turn=self._turn,

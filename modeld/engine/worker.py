@@ -26,21 +26,19 @@ from modeld.engine.gate import Activity, TurnGate
 from modeld.engine.messages import (
     WORKER_PROTOCOL,
     Account,
+    AskDevices,
     Cancel,
     Close,
     Count,
-    Embed,
+    Devices,
     Failed,
-    Fill,
     FromWorker,
     Heartbeat,
     Imported,
+    Job,
     Load,
     Sample,
     ToWorker,
-    TrimParked,
-    Turn,
-    Warm,
     WorkerHello,
 )
 from modeld.engine.resident import Resident
@@ -51,7 +49,6 @@ from shared.lease.identity import start_token
 from shared.version import __version__
 
 _READ_SIZE = 1 << 16
-Job = Load | Turn | Warm | Fill | Embed | TrimParked
 
 
 class Worker:
@@ -113,7 +110,7 @@ class Worker:
         self._activity.enter("idle", None)
         return engine
 
-    def _serve(self, engine: Engine, job: Job) -> None:
+    def _serve(self, engine: Engine, job: Load | Job) -> None:
         self._gate.start(job.turn)
         try:
             answer = self._answer(engine, job)
@@ -128,7 +125,7 @@ class Worker:
             self._activity.enter("idle", None)
         self._send(answer)
 
-    def _answer(self, engine: Engine, job: Job) -> FromWorker:
+    def _answer(self, engine: Engine, job: Load | Job) -> FromWorker:
         if isinstance(job, Load):
             self._activity.enter("loading", job.turn)
             self._resident = Resident(engine, job, self._activity)
@@ -180,7 +177,6 @@ class Worker:
     def _count_all(self) -> None:
         while True:
             job = self._counts.get()
-            resident = self._resident
             try:
                 if resident is None:
                     raise EngineFailed(reason="nothing is loaded")

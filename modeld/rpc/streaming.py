@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from shared.protocol.api import Event, EventParams
@@ -12,21 +13,26 @@ if TYPE_CHECKING:
     from shared.protocol.requests import Call
 
 
+def events_of(call: Call) -> Callable[[Event], None]:
+    """Sends the events of this call. Never waits: a client that stops reading is ended by its connection."""
+    identifier = call.id
+
+    def emit(event: Event) -> None:
+        if identifier is not None:
+            call.peer.notify("session/event", EventParams(request=identifier, event=event))
+
+    return emit
+
+
 class Stopper:
     """Takes the cancel of a call over: the work is stopped and answers by itself with how far it came."""
 
     def __init__(self, slot: Slot, call: Call) -> None:
         self._slot = slot
-        self._call = call
+        self.emit = events_of(call)
         self._work: Work | None = None
         self._stopped = False
         call.on_cancel(self._stop)
-
-    def emit(self, event: Event) -> None:
-        """Send an event of this call. Never waits: a client that stops reading is ended by its connection."""
-        identifier = self._call.id
-        if identifier is not None:
-            self._call.peer.notify("session/event", EventParams(request=identifier, event=event))
 
     def attach(self, work: Work) -> None:
         """The work exists now; a cancel that came before stops it at once."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Literal, cast
 
 import anyio
 
-from modeld.engine.messages import Done, Embed, Fill, TrimParked, Turn, Warm
+from modeld.engine.messages import Done, Embed, Fill, Job, TrimParked, Turn, Warm
 from modeld.slot import events as ev
+from modeld.slot.request import bounded
 from modeld.slot.work import Stopped, Work
 from modeld.turn.reaper import EngineTruth, Reaper
 from shared.errors import EngineFailed, ModeldError, ModelLoadFailed, SlotGenerationStale
@@ -21,24 +22,30 @@ if TYPE_CHECKING:
     from shared.catalog.entry import ModelEntry
 
 Kind = Literal["turn", "embed", "warm", "fill"]
-Message = Turn | Embed | Warm | Fill
+#: Lets the worker do one piece of work under the operation's lease.
+OnWorker = Callable[[Callable[[int], Job]], Awaitable[Done]]
 
 
 class Operation:
-    """One protected operation on the resident model. `run` once."""
+    """One protected operation on the resident model. `run` or `hold` once."""
 
     def __init__(self, slot: Slot, work: Work, kind: Kind) -> None:
         self._slot = slot
         self._work = work
         self._kind = kind
-        self._lease: TurnLease | None = None
-        self._killed: ModeldError | None = None
+        self.lease: TurnLease | None = None
+        self.killed: ModeldError | None = None
+        self.on_killed: Callable[[], None] = lambda: None
         self.generation = 0
         self.num_ctx = 0
         self.session_valid = True
 
-    async def run(self, make: Callable[[int], Message]) -> Done:
-        """Take the slot, let the worker do it, give the slot back on every path.
+    async def run(self, make: Callable[[int], Job]) -> Done:
+        """Take the slot, let the worker do it, give the slot back on every path. Raises as `hold`."""
+        return await self.hold(lambda on_worker: on_worker(make))
+
+    async def hold(self, body: Callable[[OnWorker], Awaitable[Done]]) -> Done:
+        """Take the slot for as long as `body` takes; what it answers tells in what state the engine is.
 
         Raises Stopped, EngineFailed, and what the engine raises.
         """
@@ -46,15 +53,15 @@ class Operation:
         await slot.owner.confirm()
         if work.stopped.is_set():
             raise Stopped
-        lease = self._lease = slot.leases.begin(self._kind, work.ticket.client_name, slot.now(), "prefix")
+        lease = self.lease = slot.leases.begin(self._kind, work.ticket.client_name, slot.now(), "prefix")
         slot.on_failure(lease.number, self._fail)
         try:
-            return await self._run(lease, make)
+            return await self._run(lease, body)
         finally:
             slot.on_failure(lease.number, None)
             lease.end()
 
-    async def _run(self, lease: TurnLease, make: Callable[[int], Message]) -> Done:
+    async def _run(self, lease: TurnLease, body: Callable[[OnWorker], Awaitable[Done]]) -> Done:
         slot, work = self._slot, self._work
         worker = slot.machine.state.worker
         host = slot.crew.host(worker)
@@ -69,7 +76,7 @@ class Operation:
             slot.desk.uses.used(work.ticket.client, client, slot.now())
         valid = False
         try:
-            done = await self._on_worker(lease, host, make)
+            done = await body(lambda make: self._on_worker(lease, host, make))
             valid = done.state_valid
             if self._kind == "turn" and valid:
                 await self._relieve(host)
@@ -99,14 +106,14 @@ class Operation:
             slot.log("memory is short: parked conversations were dropped")
 
     def _explained(self, error: ModeldError) -> ModeldError:
-        if self._killed is not None:
-            return self._killed
+        if self.killed is not None:
+            return self.killed
         if isinstance(error, EngineFailed):
             reason = str(error.data.get("reason") or "it stopped")
             return EngineFailed(reason=reason, generation=self._slot.machine.state.generation)
         return error
 
-    async def _on_worker(self, lease: TurnLease, host: WorkerHost, make: Callable[[int], Message]) -> Done:
+    async def _on_worker(self, lease: TurnLease, host: WorkerHost, make: Callable[[int], Job]) -> Done:
         slot, work = self._slot, self._work
         number = host.next_turn()
         lease.pin(number, slot.now())
@@ -144,7 +151,8 @@ class Operation:
 
     def _fail(self, error: ModeldError) -> None:
         """The machine ended this operation by force; the worker's end will wake us."""
-        self._killed = error
+        self.killed = error
+        self.on_killed()
 
     async def _kill_if_stuck(self, lease: TurnLease) -> None:
         """A stop has a hard limit; then the worker dies, and the slot with it, never the daemon."""
@@ -183,7 +191,7 @@ async def turn(slot: Slot, work: Work, entry: ModelEntry, params: api.TurnParams
                 turn=number,
                 messages=params.messages,
                 tools=params.tools,
-                params=params.params,
+                params=bounded(params.params, operation.num_ctx, slot.settings),
                 conversation=params.conversation,
             )
         )
@@ -201,14 +209,15 @@ async def turn(slot: Slot, work: Work, entry: ModelEntry, params: api.TurnParams
         raise
     finally:
         slot.records.turn_ended(work.ticket.number, how)
-    result = _result(slot, work, operation, done)
+    result = turn_result(slot, work, operation, done)
     slot.last_turn = result
     if work.reason is not None:
         raise work.reason
     return result
 
 
-def _result(slot: Slot, work: Work, operation: Operation, done: Done) -> api.TurnResult:
+def turn_result(slot: Slot, work: Work, operation: Operation, done: Done) -> api.TurnResult:
+    """The final event of a turn."""
     reason = done.finish_reason
     if reason == "cancelled":
         reason = work.finish_reason
@@ -255,7 +264,12 @@ async def fill(slot: Slot, work: Work, params: api.FillParams) -> api.FillResult
     """`completion/fill` on the resident model; it never extends the idle timer."""
     operation = Operation(slot, work, "fill")
     done = await operation.run(
-        lambda number: Fill(turn=number, prefix=params.prefix, suffix=params.suffix, params=params.params)
+        lambda number: Fill(
+            turn=number,
+            prefix=params.prefix,
+            suffix=params.suffix,
+            params=bounded(params.params, operation.num_ctx, slot.settings),
+        )
     )
     return api.FillResult(text=done.text, usage=done.usage)
 

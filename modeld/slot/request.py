@@ -7,7 +7,8 @@ import msgspec
 from shared.catalog.entry import ModelEntry
 from shared.catalog.identity import AUTO, RequestedIdentity, ResolvedIdentity
 from shared.errors import BackendMismatch, BackendUnavailable, ModelLoadFailed
-from shared.protocol.api import ActiveModel, LoadConfig
+from shared.protocol.api import ActiveModel, LoadConfig, Sampling
+from shared.settings import Settings
 
 
 def identity_of(entry: ModelEntry, config: LoadConfig, backend: str) -> RequestedIdentity:
@@ -63,6 +64,18 @@ def require_servable(entry: ModelEntry, backend: str) -> None:
             raise ModelLoadFailed(model=entry.name, stage="header", reason=entry.problem)
         reason = entry.reasons.get(backend, "it is not servable")
         raise BackendMismatch(f"{entry.name} cannot be run: {reason}", requested="", serving=backend)
+
+
+def bounded(params: Sampling, num_ctx: int, settings: Settings) -> Sampling:
+    """The turn's options with a bound on its length, where its client gave none.
+
+    A small model can repeat itself until its window is full, and then the conversation cannot go on: such a turn
+    ends with `length` after half of the window, or after `turn_tokens` if that is less. A client that wants more
+    says so.
+    """
+    if params.max_tokens is not None or not settings.turn_tokens:
+        return params
+    return msgspec.structs.replace(params, max_tokens=max(min(settings.turn_tokens, num_ctx // 2), 1))
 
 
 def footprint_key(target: RequestedIdentity) -> str:

@@ -24,9 +24,7 @@ SlotStateName = Literal[
     "Empty", "Loading", "Ready", "Busy", "Switching", "Unloading", "Failed", "ShuttingDown", "LostOwner"
 ]
 OnBusy = Literal["fail", "wait", "cancel"]
-FinishReason = Literal[
-    "stop", "length", "tool_calls", "cancelled", "cancelled_by_other", "context_full"
-]
+FinishReason = Literal["stop", "length", "tool_calls", "cancelled", "cancelled_by_other", "context_full", "refusal"]
 Stage = Literal["queued", "loading", "prefix", "prefill", "thinking", "generating"]
 
 
@@ -419,6 +417,53 @@ class HandleParams(Fenced, kw_only=True):
     handle: str
 
 
+class BeginParams(Fenced, kw_only=True):
+    """`turn/begin`: the slot for one turn on an open session, whose steps are then asked for one by one."""
+
+    handle: str
+    on_busy: OnBusy = "wait"
+    wait_s: float | None = None
+
+
+class BeginResult(Value, kw_only=True):
+    """`turn` names the lease in every step. It ends by itself after `step_gap_s` seconds without a step."""
+
+    turn: str
+    generation: int
+    num_ctx: int
+    step_gap_s: float
+
+
+class PrefixParams(Fenced, kw_only=True):
+    """`session/ensure_prefix`, the first step: as in `session/turn`. `params` are those of the whole turn."""
+
+    turn: str
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]] = []
+    params: Sampling = msgspec.field(default_factory=Sampling)
+    conversation: str | None = None
+
+
+class PrefixResult(Value, kw_only=True):
+    """Tokens of the prompt, and how many of them were warm."""
+
+    reused: int
+    total: int
+
+
+class StepParams(Fenced, kw_only=True):
+    """`session/prefill_suffix`, `session/decode`, `turn/end`: the next step of that turn."""
+
+    turn: str
+
+
+class EndResult(Value, kw_only=True):
+    """`turn/end`: the slot is given back. `session_valid` false: the session was closed with the slot."""
+
+    generation: int
+    session_valid: bool = True
+
+
 class HoldParams(Fenced, kw_only=True):
     """`run/hold`: counts as a waiter for `model`; renew by calling again, end with `release`."""
 
@@ -639,3 +684,8 @@ METHODS: dict[str, tuple[type[Value], type[Value]]] = {
     "daemon/restart": (ShutdownParams, Value),
     "daemon/handover": (ShutdownParams, Value),
 }
+    "turn/begin": (BeginParams, BeginResult),
+    "session/ensure_prefix": (PrefixParams, PrefixResult),
+    "session/prefill_suffix": (StepParams, Usage),
+    "session/decode": (StepParams, TurnResult),
+    "turn/end": (StepParams, EndResult),

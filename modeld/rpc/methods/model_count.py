@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from modeld.rpc.checks import require_messages
 from shared.protocol import api
 from shared.protocol.faults import InvalidParams
 
@@ -18,5 +19,7 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Coun
     params = call.params(api.CountParams)
     if (params.messages is None) == (params.text is None):
         raise InvalidParams(at="$", reason="either messages or text")
+    if params.messages is not None:
+        require_messages(params.messages)
     entry = await daemon.slot.find(params.model)
     return await daemon.counter.count(entry, params)

@@ -14,5 +14,5 @@ if TYPE_CHECKING:
 
 async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Value:
     """Raises SessionClosed when it is closed already, StaleError when it is of an older slot."""
-    daemon.close_session(connection, call.params(api.HandleParams).handle)
+    daemon.handles.close(connection, call.params(api.HandleParams).handle)
     return api.Value()

@@ -14,5 +14,5 @@ if TYPE_CHECKING:
 
 async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Status:
     """Raises SessionClosed, StaleFence, SlotGenerationStale."""
-    daemon.check_session(connection, call.params(api.HandleParams).handle)
+    daemon.handles.check(connection, call.params(api.HandleParams).handle)
     return daemon.status()

@@ -37,4 +37,4 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Open
             lambda work: operations.load(slot, work, entry, load),
             stopper.attach,
         )
-    return daemon.open_session(connection)
+    return daemon.handles.open(connection)

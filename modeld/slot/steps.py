@@ -1,0 +1,276 @@
+"""A turn whose steps its client asks for one by one, under one lease of the slot.
+
+Between two steps the slot stays Busy for this client, never longer than `step_gap`; every end (the client's,
+a cancel, a lost client, a crash, a pause) gives it back, and what was evaluated stays warm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+import anyio
+
+from modeld.engine.messages import Decode, Done, EndSteps, EnsurePrefix, Job, PrefillSuffix
+from modeld.slot.operations import OnWorker, Operation, turn_result
+from modeld.slot.request import bounded
+from modeld.slot.work import Stopped, Work
+from shared.errors import EngineFailed, ModelBusy, ModeldError, SessionClosed, SlotGenerationStale
+from shared.protocol import api
+from shared.protocol.faults import InvalidParams, RequestCancelled
+
+if TYPE_CHECKING:
+    from modeld.slot.desk import Client, Permission
+    from modeld.slot.driver import Slot
+    from shared.catalog.entry import ModelEntry
+
+StepName = Literal["ensure_prefix", "prefill_suffix", "decode"]
+#: step -> the steps that it may follow; None is the beginning. The prefix may be asked for again until the decode.
+_AFTER: dict[StepName, tuple[StepName | None, ...]] = {
+    "ensure_prefix": (None, "ensure_prefix", "prefill_suffix"),
+    "prefill_suffix": ("ensure_prefix",),
+    "decode": ("prefill_suffix",),
+}
+_STAGES: dict[StepName, api.Stage] = {"ensure_prefix": "prefix", "prefill_suffix": "prefill", "decode": "generating"}
+Emit = Callable[[api.Event], None]
+
+
+class _Ask:
+    """One step that a client waits for."""
+
+    def __init__(self, name: StepName, make: Callable[[int], Job], emit: Emit) -> None:
+        self.name = name
+        self.make = make
+        self.emit = emit
+        self.done: asyncio.Future[Done] = asyncio.get_running_loop().create_future()
+
+    def fail(self, error: BaseException) -> None:
+        """The end, once; its caller may have gone."""
+        if not self.done.done():
+            self.done.set_exception(error)
+            self.done.exception()
+
+
+class HeldTurn:
+    """Made for one session of one slot generation; `run` is its life."""
+
+    def __init__(self, slot: Slot, handle: str, generation: int) -> None:
+        self._slot = slot
+        self.handle = handle
+        self.name = ""
+        self.generation = generation
+        self.num_ctx = 0
+        #: Why it is over, for people; "" while it is not.
+        self.over = ""
+        self.ended = anyio.Event()
+        self.session_valid = True
+        self._begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._work: Work | None = None
+        self._operation: Operation | None = None
+        self._ask: _Ask | None = None
+        self._last: StepName | None = None
+        self._ending = False
+        self._wake = anyio.Event()
+        self._bound = api.Sampling()
+
+    # --- its life, in a task of the slot -------------------------------------------------------
+
+    async def run(self, client: Client, entry: ModelEntry, permission: Permission, emit: Emit) -> None:
+        """Queue, hold the slot, serve the steps, give it back."""
+        failure: BaseException | None = None
+        try:
+            await self._slot.desk.perform(
+                "turn", client, entry, api.LoadConfig(), permission, emit, self._hold, self._attach
+            )
+        except ModeldError as error:
+            failure = error
+        finally:
+            self._conclude(failure)
+
+    def _attach(self, work: Work) -> None:
+        self._work = work
+        if self._ending:
+            self._slot.desk.stop(work)
+
+    def _conclude(self, failure: BaseException | None) -> None:
+        work = self._work
+        by = work.by if work is not None else ""
+        if not self.over:
+            self.over = str(failure) if failure is not None else f"it was ended by {by}" if by else "it was cancelled"
+        closed = failure if failure is not None else self._closed()
+        if not self._begun.done():
+            self._begun.set_exception(failure or RequestCancelled())
+            self._begun.exception()
+        if self._ask is not None:
+            self._ask.fail(closed)
+        self.ended.set()
+
+    def _closed(self) -> SessionClosed:
+        return SessionClosed(f"turn {self.name} is over: {self.over}; begin another", handle=self.name)
+
+    async def _hold(self, work: Work) -> None:
+        slot = self._slot
+        if slot.machine.state.generation != self.generation:
+            raise SlotGenerationStale(expected=self.generation, actual=slot.machine.state.generation)
+        operation = self._operation = Operation(slot, work, "turn")
+        operation.on_killed = self._wake_up
+        slot.records.turn_begun(work.ticket.number, work.ticket.client_name, work.ticket.model)
+        how = "failed"
+        try:
+            how = (await operation.hold(self._serve)).finish_reason
+            if work.stopped.is_set():
+                raise Stopped
+        except Stopped:
+            how = "cancelled"
+            raise
+        except ModeldError as error:
+            how = error.kind
+            if work.stopped.is_set() and work.reason is None and isinstance(error, EngineFailed):
+                raise Stopped from error  # killed because it did not stop: to its caller it is stopped
+            raise
+        finally:
+            self.session_valid = operation.session_valid
+            slot.records.turn_ended(work.ticket.number, how)
+
+    async def _serve(self, on_worker: OnWorker) -> Done:
+        operation, work = self._operation, self._work
+        assert operation is not None
+        assert work is not None
+        self.num_ctx = operation.num_ctx
+        self._begun.set_result(None)
+        done = Done(turn=0, finish_reason="stop", usage=api.Usage())
+        while (ask := await self._next(operation, work)) is not None:
+            done = await self._step(ask, on_worker, operation, work)
+            if done.finish_reason == "cancelled" or not done.state_valid:
+                return done
+        work.emit = _ignore
+        if self._last is not None:
+            done = await on_worker(lambda number: EndSteps(turn=number))
+        return done
+
+    async def _next(self, operation: Operation, work: Work) -> _Ask | None:
+        """The next step; None when the turn is over: stopped, ended by its client, or the pause was too long."""
+        if operation.lease is not None:
+            operation.lease.stage("between steps", self._slot.now())
+        work.on_stop = self._wake_up
+        gap = self._slot.settings.step_gap
+        try:
+            with anyio.move_on_after(gap):
+                while self._ask is None and not self._ending and not work.stopped.is_set() and not operation.killed:
+                    await self._wake.wait()
+        finally:
+            work.on_stop = None
+        if operation.killed is not None:
+            raise operation.killed
+        if work.stopped.is_set():
+            return None
+        if self._ask is None and not self._ending:
+            self.over = f"no step was asked for within {gap:g} s"
+        return self._ask
+
+    async def _step(self, ask: _Ask, on_worker: OnWorker, operation: Operation, work: Work) -> Done:
+        work.emit = ask.emit
+        if operation.lease is not None:
+            operation.lease.stage(_STAGES[ask.name], self._slot.now())
+        try:
+            done = await on_worker(ask.make)
+        except ModeldError as error:
+            self._last = None
+            if operation.killed is not None or not getattr(error, "state_valid", False):
+                raise
+            ask.fail(error)  # the engine is sound: the client may begin again with other words
+            self._ask = None
+            return Done(turn=0, finish_reason="stop", usage=api.Usage())
+        self._last = ask.name
+        self._ask = None
+        if not ask.done.done():
+            ask.done.set_result(done)
+        return done
+
+    def _wake_up(self) -> None:
+        wake, self._wake = self._wake, anyio.Event()
+        wake.set()
+
+    # --- for the methods -----------------------------------------------------------------------
+
+    async def begun(self) -> None:
+        """Until it has the slot. Raises the typed errors of waiting, and RequestCancelled."""
+        await asyncio.shield(self._begun)
+
+    async def ensure_prefix(self, params: api.PrefixParams, emit: Emit) -> api.PrefixResult:
+        """Raises ContextOverflow, TemplateFailed, UnsupportedFeature, SessionClosed, InvalidParams."""
+        sampling = bounded(params.params, self.num_ctx, self._slot.settings)
+        total = 0
+
+        def watched(event: api.Event) -> None:
+            nonlocal total
+            if isinstance(event, api.Prefix):
+                total = event.total
+            emit(event)
+
+        done = await self._do(
+            "ensure_prefix",
+            lambda number: EnsurePrefix(
+                turn=number,
+                messages=params.messages,
+                tools=params.tools,
+                params=sampling,
+                conversation=params.conversation,
+            ),
+            watched,
+        )
+        return api.PrefixResult(reused=done.usage.reused, total=total)
+
+    async def prefill_suffix(self, emit: Emit) -> api.Usage:
+        """Raises RequestCancelled, SessionClosed, InvalidParams (out of order), EngineFailed."""
+        done = await self._do("prefill_suffix", lambda number: PrefillSuffix(turn=number), emit)
+        if done.finish_reason == "cancelled":
+            await self.ended.wait()
+            raise self._closed() if self._work is not None and self._work.by else RequestCancelled()
+        return done.usage
+
+    async def decode(self, emit: Emit) -> api.TurnResult:
+        """The final event, also of a cancelled decode. Raises SessionClosed, InvalidParams, EngineFailed."""
+        done = await self._do("decode", lambda number: Decode(turn=number), emit)
+        operation, work = self._operation, self._work
+        assert operation is not None
+        assert work is not None
+        if done.finish_reason == "cancelled":
+            await self.ended.wait()  # only then is it known whether the session is still good
+        result = turn_result(self._slot, work, operation, done)
+        self._slot.last_turn = result
+        return result
+
+    async def _do(self, name: StepName, make: Callable[[int], Job], emit: Emit) -> Done:
+        if self.over or self._ending:
+            raise self._closed()
+        if self._ask is not None:
+            holder = self._work.ticket.client_name if self._work is not None else ""
+            raise ModelBusy(operation=self._ask.name, holder=holder, since=0.0, queued=0)
+        if self._last not in _AFTER[name]:
+            raise InvalidParams(at="$.turn", reason=f"{name} cannot follow {self._last or 'the beginning'}")
+        ask = self._ask = _Ask(name, make, emit)
+        self._wake_up()
+        return await asyncio.shield(ask.done)
+
+    def stop(self) -> None:
+        """Cancel it, wherever it is."""
+        if self._work is not None:
+            self._slot.desk.stop(self._work)
+        else:
+            self._ending = True
+
+    async def end(self) -> None:
+        """Give the slot back, and see that it is. Idempotent."""
+        if not self.over:
+            self.over = "its client ended it"
+        if self._ask is not None:
+            self.stop()
+        self._ending = True
+        self._wake_up()
+        await self.ended.wait()
+
+
+def _ignore(event: api.Event) -> None:
+    """Between steps nobody listens."""
