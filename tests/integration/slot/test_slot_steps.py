@@ -46,7 +46,7 @@ class Steps:
 
         fenced = msgspec.structs.replace(params, fence=self.client.hello.instance)
         with anyio.fail_after(seconds):
-            return await self.client.peer.request(method, fenced, kind, on_id=on_id)  # type: ignore[no-any-return]
+            return await self.client.peer.request(method, fenced, kind, on_id=on_id)
 
     async def open(self, model: str = "a", **fields: Any) -> str:
         params = api.OpenParams(model=model, allow_load=True, **fields)
