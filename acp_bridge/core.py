@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.abc
 
-from acp_bridge.failures import BadChoice, UnknownConversation
-from acp_bridge.picker import NOTHING, Picker, RemoteModel, build_picker
-from acp_bridge.resolve import checked_pick, resolve, resolve_healed
+from acp_bridge.choices import Choices
+from acp_bridge.failures import UnknownConversation
+from acp_bridge.picker import NOTHING, RemoteModel
+from acp_bridge.resolve import resolve, resolve_healed
 from acp_bridge.session.attach import attached
 from acp_bridge.session.bound import BoundLocal
 from acp_bridge.session.cancel import Cancel
 from acp_bridge.session.commands import parse_command
-from acp_bridge.session.events import OptionsChanged, Part, Shown, TurnEnded
+from acp_bridge.session.events import ImagePart, OptionsChanged, Part, Shown, TurnEnded
 from acp_bridge.session.live import LiveConversation
 from acp_bridge.session.local import LocalModel
 from acp_bridge.session.perform import Performer
-from acp_bridge.session.state import MODES, Conversation
+from acp_bridge.session.state import Conversation
 from acp_bridge.session.store import CLAIM_RENEW, Claimant, Store
 from acp_bridge.session.turn import Model, NoTools, Tools, Turn
-from acp_bridge.thinking import THINKING, thinking_levels
 from acp_bridge.tools.base import Tool
 from acp_bridge.tools.builtin import builtin_tools, result_limit, system_text
 from acp_bridge.tools.runner import ToolRunner
@@ -42,13 +42,11 @@ if TYPE_CHECKING:
 
 #: Files that a message refers to are read as for a window of this many tokens.
 ATTACHED_WINDOW = 8192
-#: A first look at a cold library takes about this long at most.
-FIRST_LOOK_S = 2.0
 #: How long opening a session waits for what is being read from disk: its budget is 100 ms in all.
 PATIENCE_S = 0.06
 
 
-class Core:
+class Core(Choices):
     """Everything behind a face. `run` keeps what runs beside the calls."""
 
     def __init__(
@@ -62,11 +60,8 @@ class Core:
         claimant: Callable[[], Claimant],
         providers: Providers,
     ) -> None:
-        self.store = store
+        super().__init__(store, models, settings, clock)
         self.daemon = daemon
-        self.models = models
-        self.settings = settings
-        self.clock = clock
         self.providers = providers
         self._claimant = claimant
         self._face: Face | None = None
@@ -105,11 +100,16 @@ class Core:
             group.start_soon(self.providers.run, self._remotes_changed)
 
     async def _keep_claims(self) -> None:
-        self.store.sweep(self.clock.wall())
+        self._sweep()
         while True:
             await anyio.sleep(CLAIM_RENEW)
             if self._live:
                 self.store.renew(self._claimant(), self.clock.wall())
+                self._sweep()
+
+    def _sweep(self) -> None:
+        settings = self.settings
+        self.store.sweep(self.clock.wall(), self.live_ids(), days=settings.keep_days, count=settings.keep_conversations)
 
     def close(self) -> None:
         """Write what is left, give the claims up. Bounded."""
@@ -132,7 +132,7 @@ class Core:
         live = LiveConversation(conversation, self.store, self.clock)
         self._connect(live, servers)
         self._live[conversation.id] = live
-        self.store.save(conversation)
+        self.store.claim_new(conversation, self._claimant(), now)
         return live
 
     async def _recall(self, conversation: Conversation) -> None:
@@ -221,48 +221,6 @@ class Core:
             await self.close_conversation(conversation_id)
         await self.store.delete(conversation_id)
 
-    # --- picking -------------------------------------------------------------------------------
-
-    def picker(self, live: LiveConversation) -> Picker:
-        """The picker of this conversation, from what is known now."""
-        models, pick = self.models, live.conversation.model
-        reason = models.reason if not pick or models.row(pick) is not None else models.missing(pick)
-        return build_picker(models.rows, models.remotes, pick, models.default, reason)
-
-    async def pick(self, live: LiveConversation, value: object) -> None:
-        """Record the user's intent; nothing is loaded. Raises ModelNotFound for what is not offered."""
-        if value not in self.picker(live).values():
-            with anyio.move_on_after(FIRST_LOOK_S):  # a pick may come before the first look at the library is done
-                await self.models.looked.wait()
-        name = checked_pick(value, self.picker(live).values())
-        live.conversation.model = name
-        live.recorder.touch()
-        self.store.remember(live.conversation.cwd, name, self.clock.wall())
-
-    def set_mode(self, live: LiveConversation, value: object) -> None:
-        """Raises BadChoice."""
-        if value not in MODES:
-            raise BadChoice("mode", value, list(MODES))
-        live.conversation.mode = value
-        live.recorder.touch()
-
-    def set_thinking(self, live: LiveConversation, value: object) -> None:
-        """Raises BadChoice."""
-        offered = self.thinking(live)
-        if value not in offered or not isinstance(value, str):
-            raise BadChoice(THINKING, value, offered)
-        live.conversation.thinking = value
-        live.recorder.touch()
-
-    def thinking(self, live: LiveConversation) -> list[str]:
-        """The levels that the picked model has, the default first; empty when it does not think."""
-        return thinking_levels(self.models.row(self.picker(live).current))
-
-    def _thinking(self, live: LiveConversation) -> str | None:
-        """The level to send: only one that the model has, and not its own default."""
-        level = live.conversation.thinking
-        return level if level in self.thinking(live)[1:] else None
-
     # --- turns ---------------------------------------------------------------------------------
 
     async def prompt(self, live: LiveConversation, parts: list[Part], cancel: Cancel) -> TurnEnded:
@@ -275,7 +233,7 @@ class Core:
             turn_id=live.next_turn(),
             recorder=live.recorder,
             cancel=cancel,
-            thinking=self._thinking(live),
+            thinking=self.thinking_to_send(live),
             show=lambda event: self.show(live, event),
             ask=lambda question: self.face.ask(live.id, question),
             always_switch=live.always_switch,
@@ -314,16 +272,18 @@ class Core:
         if not live.conversation.model:
             live.conversation.model = found.name  # what answers is what was picked from now on
         model = self.bound(found)
-        if not found.tools:
+        model.system = self.system(live, found)
+        if model.may_see and any(isinstance(part, ImagePart) for part in turn.parts):
+            await self.load(found.name, turn)
+        if not self.uses_tools(live, found):
             return model, NoTools()
-        model.system = system_text(self._roots(live), live.conversation.mode)
         return model, await self._tools(live, model, turn)
 
     async def _remote(self, live: LiveConversation, found: RemoteModel, turn: Turn) -> tuple[Model, Tools]:
         from acp_bridge.providers.client import BoundRemote
 
         model = BoundRemote(self.providers.client(found), found)
-        model.system = system_text(self._roots(live), live.conversation.mode)
+        model.system = system_text(self.roots(live), live.conversation.mode)
         return model, await self._tools(live, model, turn)
 
     async def _tools(self, live: LiveConversation, model: Model, turn: Turn) -> ToolRunner:
@@ -346,11 +306,7 @@ class Core:
         return BoundLocal(self.local, self.daemon, self.settings, row)
 
     def _workspace(self, live: LiveConversation, window: int) -> Workspace:
-        return Workspace(live.id, self._roots(live), self.face, result_limit(window))
-
-    @staticmethod
-    def _roots(live: LiveConversation) -> list[str]:
-        return [live.conversation.cwd, *live.conversation.roots]
+        return Workspace(live.id, self.roots(live), self.face, result_limit(window))
 
     def resolve(self, live: LiveConversation, current: str) -> api.LibraryRow | RemoteModel:
         """What the pick means now. Raises NoAvailableModel, NoSatisfactoryModel."""

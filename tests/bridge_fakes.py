@@ -71,6 +71,13 @@ def result(params: api.TurnParams, reason: api.FinishReason = "stop", **more: An
     )
 
 
+def conversation(params: api.TurnParams) -> list[dict[str, Any]]:
+    """The messages of a turn behind the system message, which every turn begins with."""
+    first, *rest = params.messages
+    assert first["role"] == "system"
+    return rest
+
+
 def says(*pieces: str) -> Script:
     """Answers with these pieces."""
 
@@ -195,8 +202,8 @@ class FixedInventory:
     def recall(self) -> Advertised | None:
         return None
 
-    def look(self, status: api.Status | None, connected_backend: str, rejected: Any) -> Advertised:
-        del status, connected_backend, rejected
+    def look(self, status: api.Status | None, connected_backend: str) -> Advertised:
+        del status, connected_backend
         self.looks += 1
         return self.advertised
 
@@ -392,6 +399,14 @@ async def bridge(bench: Bench, *, pid: int = 1) -> AsyncIterator[Client]:
         await peer.closed.wait()
     core.close()
     assert not check.problems, json.dumps(check.problems, indent=1)
+
+
+@asynccontextmanager
+async def opened(bench: Bench, **capabilities: Any) -> AsyncIterator[tuple[Client, str]]:
+    """A running bridge, its editor, and a new session in it."""
+    async with bridge(bench) as client:
+        await client.initialize(**capabilities)
+        yield client, await client.new()
 
 
 @asynccontextmanager

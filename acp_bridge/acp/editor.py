@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import msgspec
 from msgspec import UNSET
 
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
     from shared.protocol.peer import Peer
 
 
+#: For what an editor does by itself; what it asks a person, or a command, takes as long as it takes.
+EDITOR_LIMIT_S = 30.0
+
+
 class Editor:
     """Implements `acp_bridge.session.face.Face` over one connection."""
 
@@ -70,13 +75,23 @@ class Editor:
         """Whether the editor runs commands in its terminals."""
         return bool(self.capabilities.terminal)
 
+    @property
+    def takes_booleans(self) -> bool:
+        """Whether the editor shows config options of yes or no."""
+        session = self.capabilities.session
+        return session is not None and session.config_options is not None and session.config_options.boolean is not None
+
     # --- updates -------------------------------------------------------------------------------
 
     def options(self, live: LiveConversation) -> list[ConfigOption]:
         """The complete list as it is now; remembered as sent."""
         conversation = live.conversation
         options = config_options(
-            self.core.picker(live), conversation.mode, conversation.thinking, self.core.thinking(live)
+            self.core.picker(live),
+            conversation.mode,
+            conversation.thinking,
+            self.core.thinking(live),
+            self.core.tools_on(live) if self.takes_booleans else None,
         )
         self._sent_options[live.id] = msgspec.json.encode(options)
         self._sent_mode[live.id] = conversation.mode
@@ -151,10 +166,15 @@ class Editor:
         chosen = result.outcome.option_id if result.outcome.outcome == "selected" else None
         return chosen if any(chosen == answer.id for answer in question.answers) else None
 
-    async def ask_editor(self, method: str, params: Any, kind: Any) -> Any:
-        """A request whose failure is told to the model."""
+    async def ask_editor(self, method: str, params: Any, kind: Any, limit: float = EDITOR_LIMIT_S) -> Any:
+        """A request whose failure is told to the model. An editor that does not answer within `limit` seconds has
+        failed too: a turn must not hang on it.
+        """
         try:
-            return await self.peer.request(method, params, kind)
+            with anyio.fail_after(limit):
+                return await self.peer.request(method, params, kind)
+        except TimeoutError as error:
+            raise ToolFailed(f"the editor did not answer {method} within {limit:.0f} s") from error
         except ModeldError as error:
             raise ToolFailed(error.message) from error
         except BadAnswer as error:
@@ -196,7 +216,9 @@ class EditorTerminal:
 
     async def finish(self) -> Finished:
         """Wait for the end of the command, then read what it wrote."""
-        ended: ExitStatus = await self._editor.ask_editor("terminal/wait_for_exit", self._params, ExitStatus)
+        ended: ExitStatus = await self._editor.ask_editor(
+            "terminal/wait_for_exit", self._params, ExitStatus, float("inf")
+        )
         output: TerminalOutputResult = await self._editor.ask_editor(
             "terminal/output", self._params, TerminalOutputResult
         )

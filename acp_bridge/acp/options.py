@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from acp_bridge.acp.schema import ConfigOption, Mode, ModeState, SelectConfig, SelectGroup, SelectOption
+from acp_bridge.acp.schema import BooleanConfig, ConfigOption, Mode, ModeState, SelectConfig, SelectGroup, SelectOption
 from acp_bridge.picker import Picker
 from acp_bridge.session.state import MODES, ModeName
 from acp_bridge.thinking import NAMES, THINKING
 
 MODEL = "model"
 MODE = "mode"
+TOOLS = "tools"
+TOOLS_TEXT = "Let the model read, search and edit files and run commands"
 
 MODE_TEXTS: dict[ModeName, tuple[str, str]] = {
     "ask": ("Ask", "Reads and answers; changes nothing"),
@@ -17,11 +19,17 @@ MODE_TEXTS: dict[ModeName, tuple[str, str]] = {
 }
 
 
-def config_options(picker: Picker, mode: ModeName, thinking: str, levels: list[str]) -> list[ConfigOption]:
-    """Model, mode, and the thinking level where the model has one (`levels` not empty)."""
+def config_options(
+    picker: Picker, mode: ModeName, thinking: str, levels: list[str], tools: bool | None
+) -> list[ConfigOption]:
+    """Model, mode, the thinking level where the model has one (`levels` not empty), and whether it gets tools (None
+    for an editor that takes no booleans).
+    """
     options: list[ConfigOption] = [_model(picker), _mode(mode)]
     if levels:
         options.append(_thinking(thinking if thinking in levels else levels[0], levels))
+    if tools is not None:
+        options.append(BooleanConfig(id=TOOLS, name="Tools", current_value=tools, description=TOOLS_TEXT))
     return options
 
 

@@ -53,11 +53,15 @@ class Updates:
 
     def __init__(self) -> None:
         self._cards: dict[str, Card] = {}
+        self._mid_text = False
 
     def of(self, event: Shown) -> list[AnyUpdate]:
         """The updates that show `event`; none when the editor needs not see it. A live user message is not echoed."""
-        if isinstance(event, Said | Remark):
+        if isinstance(event, Said):
+            self._mid_text = True
             return [AgentMessageChunk(content=TextBlock(text=event.text), message_id=event.message)]
+        if isinstance(event, Remark):
+            return [self._remark(event)]
         if isinstance(event, Thought):
             return [AgentThoughtChunk(content=TextBlock(text=event.text), message_id=event.message)]
         if isinstance(event, Card):
@@ -71,11 +75,18 @@ class Updates:
             return [PlanUpdate(entries=entries)]
         return []
 
+    def _remark(self, event: Remark) -> AgentMessageChunk:
+        """A paragraph of its own also where the editor joins all chunks to one text."""
+        before = "\n\n" if self._mid_text else ""
+        self._mid_text = False
+        return AgentMessageChunk(content=TextBlock(text=f"{before}{event.text}\n\n"), message_id=event.message)
+
     def replay(self, events: Sequence[Shown]) -> list[AnyUpdate]:
         """A saved conversation again, in order, the user's messages included."""
         updates: list[AnyUpdate] = []
         for event in events:
             if isinstance(event, UserSaid):
+                self._mid_text = False
                 updates += [UserMessageChunk(content=block_of(part), message_id=event.message) for part in event.parts]
             else:
                 updates += self.of(event)

@@ -18,7 +18,7 @@ import msgspec
 
 from acp_bridge.session.events import TextItem
 from acp_bridge.session.face import ToolFailed
-from acp_bridge.tools.base import Outcome, Plan
+from acp_bridge.tools.base import Outcome, Plan, ShowItems
 
 if TYPE_CHECKING:
     from acp_bridge.tools.workspace import Workspace
@@ -122,7 +122,7 @@ class McpTool:
     async def plan(self, arguments: dict[str, Any], workspace: Workspace) -> Plan:
         """See acp_bridge.tools.base.Tool."""
 
-        async def effect() -> Outcome:
+        async def effect(show: ShowItems) -> Outcome:
             return await self._call(arguments, workspace)
 
         title = f"{self._server}: {self._tool}"

@@ -88,6 +88,7 @@ class ProviderClient:
                 name=name,
                 provider=provider.name,
                 context=contexts.get(name) or provider.context,
+                vision=provider.vision,
             )
             for name in names
         ]
@@ -226,6 +227,7 @@ class BoundRemote:
     def __init__(self, client: ProviderClient, model: RemoteModel) -> None:
         self.name = model.id
         self.window = model.context
+        self.sees = model.vision
         self._client = client
 
     async def generate(

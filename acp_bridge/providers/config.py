@@ -5,6 +5,7 @@ base_url = "https://vllm.example.org/v1"
 key_env = "CLUSTER_KEY"          # the variable that holds the key, when one is needed
 models = ["big-model"]           # listed live when left out
 context = 32768                  # tokens, when the endpoint does not say
+vision = true                    # its models take images
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     key_env: str = ""
     models: tuple[str, ...] = ()
     context: int = 0
+    vision: bool = False
     timeout_s: float = 60.0
 
     def key(self, environ: Mapping[str, str]) -> str:

@@ -13,7 +13,7 @@ FINISH: dict[str, api.FinishReason] = {
     "length": "length",
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
-    "content_filter": "stop",
+    "content_filter": "refusal",
 }
 
 

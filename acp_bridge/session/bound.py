@@ -28,6 +28,7 @@ class BoundLocal:
 
     def __init__(self, local: LocalModel, daemon: Daemon, settings: Settings, row: api.LibraryRow) -> None:
         self.name = row.name
+        self._vision = row.vision
         self._local = local
         self._daemon = daemon
         self._settings = settings
@@ -35,10 +36,25 @@ class BoundLocal:
     @property
     def window(self) -> int:
         """Tokens of the resident window, 0 while the model is not loaded."""
+        active = self._active
+        return 0 if active is None else active.num_ctx
+
+    @property
+    def sees(self) -> bool:
+        """Whether its files and the engine that runs it take images; known once it is loaded."""
+        active = self._active
+        return self._vision and active is not None and bool(active.capabilities.get("vision"))
+
+    @property
+    def may_see(self) -> bool:
+        """Whether loading it would tell more than is known."""
+        return self._vision and self._active is None
+
+    @property
+    def _active(self) -> api.ActiveModel | None:
         status = self._daemon.status
-        if status is not None and status.active is not None and status.active.name == self.name:
-            return status.active.num_ctx
-        return 0
+        active = status.active if status is not None else None
+        return active if active is not None and active.name == self.name else None
 
     async def generate(
         self, params: api.TurnParams, on_event: Callable[[api.Event], None], cancel: Cancel, turn: Turn

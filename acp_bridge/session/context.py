@@ -13,6 +13,8 @@ FILL = 0.6
 ANSWER_RESERVE = 1024
 #: No tokenizer makes fewer characters of a token than this on average, so an estimate below the window is safe.
 CHARS_PER_TOKEN = 2.0
+#: Models make about this many tokens of an image, whatever its bytes.
+IMAGE_TOKENS = 1024
 
 
 def reserve(window: int) -> int:
@@ -22,7 +24,15 @@ def reserve(window: int) -> int:
 
 def estimate(messages: Sequence[dict[str, Any]]) -> int:
     """An upper guess of the tokens, cheap enough for every turn."""
-    return int(sum(len(str(message.get("content", ""))) + 32 for message in messages) / CHARS_PER_TOKEN)
+    return int(sum(_tokens(message.get("content")) + 16 for message in messages))
+
+
+def _tokens(content: object) -> float:
+    if not isinstance(content, list):
+        return len(str(content or "")) / CHARS_PER_TOKEN
+    images = [part for part in content if part.get("type") == "image_url"]
+    texts = [str(part.get("text", "")) for part in content]
+    return len(images) * IMAGE_TOKENS + len("".join(texts)) / CHARS_PER_TOKEN
 
 
 def starts(messages: Sequence[dict[str, Any]]) -> list[int]:

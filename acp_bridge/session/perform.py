@@ -83,7 +83,7 @@ class Performer:
             return f"{found.id} is remote; its window is {found.context or 'not known'}."
         messages = messages_of(live.conversation.events)[live.conversation.dropped :]
         bound = core.bound(found)
-        counted = await bound.count(messages, [])
+        counted = await bound.count([{"role": "system", "content": core.system(live, found)}, *messages], [])
         window = f"{bound.window:,}" if bound.window else "not known until the model is loaded"
         dropped = live.conversation.dropped
         left = f", {dropped} earlier messages are left out" if dropped else ""

@@ -35,7 +35,8 @@ class Conversation(msgspec.Struct, kw_only=True):
     """One conversation. `model` is the remembered pick, "" when the user has not picked yet.
 
     `dropped` counts the model's messages left out at the head so far, so that what is sent stays a stable
-    prefix from turn to turn. `created` and `updated` are seconds since the epoch.
+    prefix from turn to turn. `tools` is "on" or "off" as the user set it, "" when they did not. `created` and
+    `updated` are seconds since the epoch.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Conversation(msgspec.Struct, kw_only=True):
     model: str = ""
     mode: ModeName = DEFAULT_MODE
     thinking: str = ""
+    tools: str = ""
     dropped: int = 0
     created: float = 0.0
     updated: float = 0.0
@@ -69,16 +71,18 @@ def part_text(part: Part) -> str:
     return ""
 
 
-def user_content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:
-    """The content of a user message: plain text, or the multi-part shape when there are images.
+def user_content(parts: Sequence[Part], *, sees: bool = False) -> str | list[dict[str, Any]]:
+    """The content of a user message: plain text, or the multi-part shape when there are images and the model `sees`.
 
-    Files come first, the user's words last, where small models look.
+    Files come first, the user's words last, where small models look. An image that cannot be sent leaves a word, so
+    that the model does not talk as if there had been none.
     """
+    images = [part for part in parts if isinstance(part, ImagePart)]
     files = [part_text(part) for part in parts if isinstance(part, (LinkPart, ResourcePart))]
     words = [part_text(part) for part in parts if isinstance(part, TextPart)]
-    text = "\n\n".join([*files, "".join(words)]).strip()
-    images = [part for part in parts if isinstance(part, ImagePart)]
-    if not images:
+    unseen = [] if sees else [f"[an image ({image.mime_type}) that you cannot see]" for image in images]
+    text = "\n\n".join([*files, *unseen, "".join(words)]).strip()
+    if not images or not sees:
         return text
     shown: list[dict[str, Any]] = [
         {"type": "image_url", "image_url": {"url": f"data:{image.mime_type};base64,{image.data}"}} for image in images
@@ -86,10 +90,11 @@ def user_content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:
     return [*shown, {"type": "text", "text": text}]
 
 
-def messages_of(events: Sequence[Saved]) -> list[dict[str, Any]]:
-    """The conversation as chat-completion messages, without a system message.
+def messages_of(events: Sequence[Saved], *, sees: bool = False) -> list[dict[str, Any]]:
+    """The conversation as chat-completion messages, without a system message; images only for a model that `sees`.
 
     A message that failed before a word of answer is left out: the user was told, and will say it again or otherwise.
+    A message that was refused is left out with what came of it, as the protocol says of refusals.
     Consecutive text and calls of one model message are one entry. A call without an answer (the process died in
     between) gets one, since templates refuse a call that nobody answered.
     """
@@ -98,9 +103,11 @@ def messages_of(events: Sequence[Saved]) -> list[dict[str, Any]]:
     for event in events:
         if isinstance(event, UserSaid):
             began = len(messages)
-            messages.append({"role": "user", "content": user_content(event.parts)})
+            messages.append({"role": "user", "content": user_content(event.parts, sees=sees)})
         elif isinstance(event, TurnEnded) and event.stop == "failed":
             _forget_unanswered(messages, began)
+        elif isinstance(event, TurnEnded) and event.stop == "refusal":
+            del messages[began:]
         elif isinstance(event, Said):
             _add_text(messages, event.text)
         elif isinstance(event, ToolsCalled):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,45 +21,25 @@ import anyio.from_thread
 import anyio.lowlevel
 import msgspec
 
+from acp_bridge.session import database
+from acp_bridge.session.database import Listed
 from acp_bridge.session.events import Saved
-from acp_bridge.session.state import MODES, Conversation
+from acp_bridge.session.state import Conversation
 from shared.errors import ConversationBusy, ModeldError, RootUnusable
 
 if TYPE_CHECKING:
     import sqlite3
 
 T = TypeVar("T")
-SCHEMA = 1
 #: A claim whose process can be seen to live never expires; this is for the ones that cannot be seen (another host or
 #: pid namespace), and long, since each renewal wakes an idle process.
 CLAIM_TTL = 600.0
 CLAIM_RENEW = 240.0
-PAGE = 50
 #: Conversations in which nobody said anything are forgotten after a day.
 EMPTY_KEPT_S = 86_400.0
+DAY_S = 86_400.0
 #: How long the end of the process waits for the last writes.
 CLOSE_LIMIT_S = 0.7
-BUSY_TIMEOUT_S = 2.0
-
-_TABLES = """
-create table if not exists conversations(
-  id text primary key, cwd text not null, roots text not null, title text not null, model text not null,
-  mode text not null, thinking text not null, dropped integer not null,
-  created real not null, updated real not null
-) strict;
-create index if not exists conversations_updated on conversations(updated desc, id);
-create table if not exists events(
-  conversation text not null references conversations(id) on delete cascade,
-  place integer not null, body blob not null, primary key(conversation, place)
-) strict, without rowid;
-create table if not exists claims(
-  conversation text primary key, pid integer not null, token text not null, holder text not null,
-  expires real not null
-) strict;
-create table if not exists picks(workspace text primary key, model text not null, updated real not null) strict;
-"""
-_ENCODER = msgspec.json.Encoder()
-_DECODER: msgspec.json.Decoder[Saved] = msgspec.json.Decoder(Saved)
 
 
 class Claimant(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,16 +48,6 @@ class Claimant(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     token: str
     holder: str
-
-
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of the list of conversations."""
-
-    id: str
-    cwd: str
-    roots: list[str]
-    title: str
-    updated: float
 
 
 class Store:
@@ -113,14 +84,14 @@ class Store:
 
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
-            self._db = _connect(self._path)
+            self._db = database.connect(self._path)
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
                 raise RootUnusable(path=str(self._path), hint=str(error)) from error
             aside = self._path.with_suffix(".damaged")
             self._path.replace(aside)
             self.damaged.append(f"the conversation database was damaged; it was set aside as {aside.name}")
-            self._db = _connect(self._path)
+            self._db = database.connect(self._path)
         return self._db
 
     def _post(self, work: Callable[[sqlite3.Connection], Any]) -> None:
@@ -184,21 +155,21 @@ class Store:
 
     def save(self, conversation: Conversation) -> None:
         """Write the row of the conversation (not its events)."""
-        row = _row_of(conversation)
-        self._post(lambda db: _upsert(db, row))
+        row = database.row_of(conversation)
+        self._post(lambda db: database.upsert(db, row))
 
     def put(self, conversation: str, place: int, event: Saved) -> None:
         """Write the event at its place; writing the same place again replaces it (text that grows)."""
-        body = _ENCODER.encode(event)
+        body = database.encoded(event)
         self._post(lambda db: db.execute("insert or replace into events values(?, ?, ?)", (conversation, place, body)))
 
     async def load(self, conversation: str) -> Conversation | None:
         """The conversation with its events in order, or None."""
-        return await self._ask(lambda db: _load(db, conversation))
+        return await self._ask(lambda db: database.load(db, conversation))
 
     async def list(self, cwd: str | None, after: tuple[float, str] | None, keep: set[str]) -> list[Listed]:
         """The page after the cursor, newest first. Empty ones are left out unless named in `keep`."""
-        return await self._ask(lambda db: _list(db, cwd, after, keep))
+        return await self._ask(lambda db: database.page(db, cwd, after, keep))
 
     async def delete(self, conversation: str) -> None:
         """Forget it. Deleting what is not there succeeds."""
@@ -209,15 +180,28 @@ class Store:
 
         await self._ask(work)
 
-    def sweep(self, now: float) -> None:
-        """Forget conversations in which nobody ever said anything, after a day."""
-        self._post(
-            lambda db: db.execute(
-                "delete from conversations where updated < ? and not exists"
-                " (select 1 from events where conversation = conversations.id)",
-                (now - EMPTY_KEPT_S,),
-            )
-        )
+    def sweep(self, now: float, keep: AbstractSet[str], *, days: float = 0.0, count: int = 0) -> None:
+        """Forget conversations in which nobody ever said anything, after a day; and what is older than `days`, or
+        beyond the newest `count`, where those are not 0. Never one that is open here (`keep`) or in another process.
+        """
+        self._post(lambda db: self._sweep(db, now, frozenset(keep), days, count))
+
+    def _sweep(self, db: sqlite3.Connection, now: float, keep: AbstractSet[str], days: float, count: int) -> None:
+        db.execute("begin immediate")  # so that nobody opens one between the look and the deletion
+        try:
+            nobody = Claimant(pid=0, token="", holder="")
+            claims = db.execute("select conversation, pid, token, holder, expires from claims").fetchall()
+            kept = keep | {row[0] for row in claims if not self._claim_free(row[1:], nobody, now)}
+            database.forget_empty(db, now - EMPTY_KEPT_S, kept)
+            if days:
+                database.forget_older(db, now - days * DAY_S, kept)
+            if count:
+                database.forget_beyond(db, count, kept)
+            db.execute("delete from claims where conversation not in (select id from conversations)")
+            db.execute("commit")
+        except BaseException:
+            db.execute("rollback")
+            raise
 
     # --- picks -------------------------------------------------------------------------------
 
@@ -239,6 +223,11 @@ class Store:
     async def claim(self, conversation: str, claimant: Claimant, now: float, *, take_over: bool = False) -> None:
         """Become the one writer. Raises ConversationBusy naming the editor that holds it."""
         await self._ask(lambda db: self._claim(db, conversation, claimant, now, take_over))
+
+    def claim_new(self, conversation: Conversation, claimant: Claimant, now: float) -> None:
+        """Write the row of a conversation that was just made, and claim it; nobody else can know it yet."""
+        self.save(conversation)
+        self._post(lambda db: self._claim(db, conversation.id, claimant, now, True))
 
     def _claim(
         self, db: sqlite3.Connection, conversation: str, claimant: Claimant, now: float, take_over: bool
@@ -294,79 +283,3 @@ class Store:
 
 def _nothing(db: sqlite3.Connection) -> None:
     """A place in the line of jobs."""
-
-
-# --- SQL ---------------------------------------------------------------------------------------
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    import os
-    import sqlite3
-
-    if not path.exists():
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
-    db = sqlite3.connect(path, isolation_level=None, timeout=BUSY_TIMEOUT_S)
-    db.execute("pragma journal_mode = wal")
-    db.execute("pragma synchronous = normal")
-    db.execute("pragma foreign_keys = on")
-    version = db.execute("pragma user_version").fetchone()[0]
-    if version > SCHEMA:
-        db.close()
-        raise RootUnusable(path=str(path), hint="written by a newer version; upgrade this one")
-    if version < SCHEMA:
-        db.executescript(f"begin immediate; {_TABLES} pragma user_version = {SCHEMA}; commit;")
-    return db
-
-
-def _row_of(conversation: Conversation) -> tuple[Any, ...]:
-    roots = _ENCODER.encode(conversation.roots).decode()
-    return (
-        conversation.id, conversation.cwd, roots, conversation.title, conversation.model, conversation.mode,
-        conversation.thinking, conversation.dropped, conversation.created, conversation.updated,
-    )  # fmt: skip
-
-
-def _upsert(db: sqlite3.Connection, row: tuple[Any, ...]) -> None:
-    db.execute(
-        "insert into conversations values(?,?,?,?,?,?,?,?,?,?) on conflict(id) do update set cwd=excluded.cwd,"
-        " roots=excluded.roots, title=excluded.title, model=excluded.model, mode=excluded.mode,"
-        " thinking=excluded.thinking, dropped=excluded.dropped, updated=excluded.updated",
-        row,
-    )
-
-
-def _load(db: sqlite3.Connection, conversation: str) -> Conversation | None:
-    row = db.execute("select * from conversations where id = ?", (conversation,)).fetchone()
-    if row is None:
-        return None
-    events: list[Saved] = []
-    for (body,) in db.execute("select body from events where conversation = ? order by place", (conversation,)):
-        try:
-            events.append(_DECODER.decode(body))
-        except msgspec.MsgspecError:
-            continue  # written by a newer version or damaged: the rest is still worth showing
-    return Conversation(
-        id=row[0], cwd=row[1], roots=_roots(row[2]), title=row[3], model=row[4],
-        mode=row[5] if row[5] in MODES else "ask", thinking=row[6], dropped=row[7],
-        created=row[8], updated=row[9], events=events,
-    )  # fmt: skip
-
-
-def _roots(text: str) -> list[str]:
-    try:
-        return msgspec.json.decode(text, type=list[str])
-    except msgspec.MsgspecError:
-        return []
-
-
-def _list(db: sqlite3.Connection, cwd: str | None, after: tuple[float, str] | None, keep: set[str]) -> list[Listed]:
-    updated, last = after if after is not None else (float("inf"), "")
-    marks = ",".join("?" * len(keep))
-    rows = db.execute(
-        "select id, cwd, roots, title, updated from conversations where (? is null or cwd = ?)"  # noqa: S608  marks only
-        " and (updated < ? or (updated = ? and id > ?))"
-        f" and (id in ({marks}) or exists (select 1 from events where conversation = conversations.id))"
-        f" order by updated desc, id limit {PAGE}",
-        (cwd, cwd, updated, updated, last, *sorted(keep)),
-    )
-    return [Listed(id=r[0], cwd=r[1], roots=_roots(r[2]), title=r[3], updated=r[4]) for r in rows]

@@ -13,6 +13,7 @@ from acp_bridge.session import context
 from acp_bridge.session.cancel import Cancel, TurnCancelled
 from acp_bridge.session.events import (
     CardStatus,
+    ImagePart,
     Part,
     Remark,
     Said,
@@ -49,6 +50,7 @@ STOPS: dict[str, Stop] = {
     "context_full": "max_tokens",
     "cancelled": "cancelled",
     "cancelled_by_other": "end_turn",
+    "refusal": "refusal",
 }
 
 
@@ -57,6 +59,11 @@ class Model(Protocol):
 
     name: str
     system: str
+
+    @property
+    def sees(self) -> bool:
+        """Whether it takes images."""
+        ...
 
     @property
     def window(self) -> int:
@@ -121,6 +128,7 @@ class Turn:
         self.waits = False
         self._thinking = thinking
         self.numbers: dict[str, Any] = {}
+        self.parts: list[Part] = []
         self._ask = ask
         self._stages = Stages(turn_id, "")
         self._message = turn_id
@@ -180,6 +188,7 @@ class Turn:
 
     async def run(self, parts: list[Part], prepare: Callable[[], Any]) -> TurnEnded:
         """From the user's parts to the end. `prepare` gives (model, tools) and may wait; its errors end the turn."""
+        self.parts = parts
         self._begin(parts)
         ended = TurnEnded(stop="failed")
         try:
@@ -215,6 +224,7 @@ class Turn:
     async def _answer(self, prepare: Callable[[], Any]) -> TurnEnded:
         model, tools = await prepare()
         self._stages = Stages(self.id, model.name)
+        self._say_unseen(model)
         while True:
             self.cancel.check()
             self._requests += 1
@@ -232,6 +242,13 @@ class Turn:
             if self._requests >= MAX_REQUESTS:
                 self.remark(f"Stopped after {MAX_REQUESTS} rounds of tools. Send a message to go on.")
                 return TurnEnded(stop="max_turn_requests", model=model.name, numbers=self.numbers)
+
+    def _say_unseen(self, model: Model) -> None:
+        """What of the user's message the model will not get."""
+        count = sum(isinstance(part, ImagePart) for part in self.parts)
+        if count and not model.sees:
+            images = "The image is" if count == 1 else f"The {count} images are"
+            self.remark(f"{images} left out: {model.name} does not see images.")
 
     def _ended(self, result: api.TurnResult, model: Model) -> TurnEnded:
         if result.finish_reason == "context_full":
@@ -285,7 +302,7 @@ class Turn:
     def _messages(self, model: Model) -> list[dict[str, Any]]:
         conversation = self.recorder.conversation
         self.recorder.settle()
-        kept = messages_of(conversation.events)[conversation.dropped :]
+        kept = messages_of(conversation.events, sees=model.sees)[conversation.dropped :]
         return [{"role": "system", "content": model.system}, *kept] if model.system else kept
 
     async def _fit(self, model: Model, tools: list[dict[str, Any]], window: int, *, certain: bool = False) -> None:

@@ -7,28 +7,39 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from acp_bridge.session.events import CardKind, Item, Place
+from acp_bridge.session.events import CardKind, Item, Place, PlanSet
 
 if TYPE_CHECKING:
     from acp_bridge.tools.workspace import Workspace
 
 
+#: Shows what a tool has so far on its card, while it works.
+ShowItems = Callable[[list[Item]], None]
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool did: `text` for the model, `items` for the card."""
+    """What a tool did: `text` for the model, `items` for the card.
+
+    `saved` takes the place of `items` in the saved card, where those mean nothing later (a terminal of the editor).
+    `steps` is a new plan of the work, None when there is none.
+    """
 
     text: str
     items: list[Item] = []
+    saved: list[Item] | None = None
+    steps: PlanSet | None = None
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What a call would do, shown before it is done.
 
-    `grant` names what "always" would allow, "" when it can only be allowed once; `effect` does it.
+    `grant` names what "always" would allow, "" when it can only be allowed once; `effect` does it, and may show how
+    far it is.
     """
 
     title: str
     kind: CardKind
-    effect: Callable[[], Awaitable[Outcome]]
+    effect: Callable[[ShowItems], Awaitable[Outcome]]
     places: list[Place] = []
     items: list[Item] = []
     grant: str = ""

@@ -8,21 +8,39 @@ from acp_bridge.session.state import ModeName
 from acp_bridge.tools.base import Tool
 from acp_bridge.tools.changing import EditFile, WriteFile
 from acp_bridge.tools.looking import FindFiles, ListFolder, ReadFile, SearchText
+from acp_bridge.tools.planning import UpdatePlan
 from acp_bridge.tools.running import RunCommand
+from shared.protocol.api import LibraryRow
 
 #: How many characters one result may have, by the window in tokens (a result is at most about a quarter of it).
 RESULT_LEAST = 2_000
 RESULT_MOST = 16_000
 
 
+def tools_by_default(row: LibraryRow, taught_from: int) -> bool:
+    """Whether a model gets tools when nobody said otherwise.
+
+    A template without tools is no bar (they are described in words), but very small models lose the thread over the
+    description alone: `taught_from` is the number of parameters from which on it is worth its tokens.
+    """
+    return row.tools or row.parameters >= taught_from
+
+
 def builtin_tools() -> list[Tool]:
     """In the order the model sees them."""
-    return [ReadFile(), ListFolder(), FindFiles(), SearchText(), EditFile(), WriteFile(), RunCommand()]
+    return [ReadFile(), ListFolder(), FindFiles(), SearchText(), EditFile(), WriteFile(), RunCommand(), UpdatePlan()]
 
 
 def result_limit(window: int) -> int:
     """Characters of one tool result for a window of `window` tokens (0 when not known)."""
     return max(RESULT_LEAST, min(window, RESULT_MOST))
+
+
+#: Where nothing is said, some templates put in their maker's own words, which know no editor.
+PLAIN_SYSTEM = (
+    "You are an assistant in a code editor. Answer what is asked, truthfully and to the point. "
+    "Put code in fenced Markdown blocks. Say so when you do not know."
+)
 
 
 def system_text(roots: Sequence[str], mode: ModeName) -> str:

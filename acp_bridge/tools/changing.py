@@ -7,7 +7,7 @@ from typing import Any
 
 from acp_bridge.session.events import Change, Place
 from acp_bridge.session.face import ToolFailed
-from acp_bridge.tools.base import Outcome, Plan, parameters
+from acp_bridge.tools.base import Outcome, Plan, ShowItems, parameters
 from acp_bridge.tools.looking import text
 from acp_bridge.tools.workspace import Workspace
 
@@ -77,7 +77,7 @@ def replaced(before: str, old: str, new: str) -> tuple[str, int]:
 
 
 def _change(workspace: Workspace, path: Path, before: str | None, after: str, title: str, line: int | None) -> Plan:
-    async def effect() -> Outcome:
+    async def effect(show: ShowItems) -> Outcome:
         # the file may have changed while the user was asked
         if await workspace.read_or_none(path) != before:
             raise ToolFailed("the file changed meanwhile; read it again")

@@ -16,7 +16,7 @@ import anyio.to_thread
 
 from acp_bridge.session.events import Place, TextItem
 from acp_bridge.session.face import ToolFailed
-from acp_bridge.tools.base import Outcome, Plan, parameters
+from acp_bridge.tools.base import Outcome, Plan, ShowItems, parameters
 from acp_bridge.tools.workspace import Workspace, read_text
 
 #: Folders that hold what nobody wrote by hand.
@@ -46,7 +46,7 @@ class ReadFile:
         first = max(1, number(arguments, "line", 1))
         count = max(1, number(arguments, "limit", READ_LINES))
 
-        async def effect() -> Outcome:
+        async def effect(show: ShowItems) -> Outcome:
             lines = (await workspace.read(path)).splitlines()
             shown = [f"{place}\t{line}" for place, line in enumerate(lines[first - 1 : first - 1 + count], first)]
             rest = len(lines) - (first - 1 + len(shown))
@@ -70,7 +70,7 @@ class ListFolder:
         """See Tool."""
         path = workspace.resolve(str(arguments.get("path") or "."))
 
-        async def effect() -> Outcome:
+        async def effect(show: ShowItems) -> Outcome:
             return Outcome(text=workspace.cut(await anyio.to_thread.run_sync(_listed, path)))
 
         place = Place(path=str(path))
@@ -89,7 +89,7 @@ class FindFiles:
         """See Tool."""
         pattern = text(arguments, "pattern")
 
-        async def effect() -> Outcome:
+        async def effect(show: ShowItems) -> Outcome:
             found = await anyio.to_thread.run_sync(_matching, workspace, pattern, abandon_on_cancel=True)
             return Outcome(text=workspace.cut("\n".join(found) or "(no file matches)"))
 
@@ -116,7 +116,7 @@ class SearchText:
         except re.error as error:
             raise ToolFailed(f"not a regular expression: {error}") from error
 
-        async def effect() -> Outcome:
+        async def effect(show: ShowItems) -> Outcome:
             with anyio.move_on_after(SEARCH_LIMIT_S) as scope:
                 found = await _search(workspace, compiled, files)
             if scope.cancelled_caught:

@@ -77,15 +77,22 @@ class ToolRunner:
             )
             self._show(turn, shown)
             await self._permit(tool, plan, card, turn)
-            self._show(turn, _with(shown, "in_progress"))
-            outcome: Outcome = await turn.cancel.race(plan.effect)
+            running = _with(shown, "in_progress")
+            self._show(turn, running)
+            outcome: Outcome = await turn.cancel.race(
+                lambda: plan.effect(lambda items: turn.show(_more(running, items)))
+            )
         except TurnCancelled:
             self._show(turn, _with(shown, "failed"))
             raise
         except ToolFailed as error:
             self._show(turn, _with(shown, "failed", [TextItem(text=str(error))]))
             raise
-        self._show(turn, _with(shown, "completed", outcome.items))
+        turn.recorder.add(_with(shown, "completed", outcome.items if outcome.saved is None else outcome.saved))
+        turn.show(_with(shown, "completed", outcome.items))
+        if outcome.steps is not None:
+            turn.recorder.add(outcome.steps)
+            turn.show(outcome.steps)
         return outcome.text
 
     async def _permit(self, tool: Tool, plan: Plan, card: str, turn: Turn) -> None:
@@ -111,6 +118,10 @@ class ToolRunner:
 def _with(card: Card, status: CardStatus, items: list[Item] | None = None) -> Card:
     kept = [*card.items, *items] if items else card.items
     return msgspec.structs.replace(card, status=status, items=kept)
+
+
+def _more(card: Card, items: list[Item]) -> Card:
+    return _with(card, card.status, items)
 
 
 def _arguments(text: str) -> dict[str, Any]:

@@ -7,18 +7,20 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import anyio
 
 from acp_bridge.session.events import Item, LiveTerminal, TextItem
 from acp_bridge.session.face import Command, Finished, ToolFailed
-from acp_bridge.tools.base import Outcome, Plan, parameters
+from acp_bridge.tools.base import Outcome, Plan, ShowItems, parameters
 from acp_bridge.tools.looking import text
 from acp_bridge.tools.workspace import Workspace
 
 RUN_LIMIT_S = 120.0
 OUTPUT_BYTES = 256 * 1024
+SHOWN_EVERY_S = 0.5
 #: With any of these a line can do more than its first words say, so it is never allowed by them.
 SHELL_SIGNS = frozenset(";&|<>`$\n\r(){}*?~!#\\")
 
@@ -41,11 +43,11 @@ class RunCommand:
         cwd = str(workspace.resolve("."))
         command = Command(program=program, arguments=given, cwd=cwd, output_limit=OUTPUT_BYTES)
 
-        async def effect() -> Outcome:
+        async def effect(show: ShowItems) -> Outcome:
             if workspace.face.runs_terminals:
-                return await _in_editor(command, workspace)
-            finished = await run_here(command)
-            return _told(finished, workspace, [TextItem(text=workspace.cut(finished.output))])
+                return await _in_editor(command, workspace, show)
+            finished = await run_here(command, lambda output: show([TextItem(text=workspace.cut(output))]))
+            return _told(finished, workspace)
 
         return Plan(title=f"`{line}`", kind="execute", effect=effect, grant=grant_of(line))
 
@@ -74,27 +76,34 @@ def grant_of(line: str) -> str:
     return "run " + " ".join(words[:2] if plain else words)
 
 
-async def _in_editor(command: Command, workspace: Workspace) -> Outcome:
+async def _in_editor(command: Command, workspace: Workspace, show: ShowItems) -> Outcome:
     terminal = await workspace.face.open_terminal(workspace.conversation, command)
+    live: list[Item] = [LiveTerminal(terminal=terminal.id)]
     try:
+        show(live)  # before it is released: the editor goes on showing what it was shown
         with anyio.move_on_after(RUN_LIMIT_S) as scope:
             finished = await terminal.finish()
         if scope.cancelled_caught:
             await terminal.kill()
             raise ToolFailed(f"it did not end within {RUN_LIMIT_S:.0f} s and was ended")
-        return _told(finished, workspace, [LiveTerminal(terminal=terminal.id)])
+        told = _told(finished, workspace)
+        return Outcome(text=told.text, items=live, saved=told.items)
     finally:
         with anyio.CancelScope(shield=True), anyio.move_on_after(1.0):
             await terminal.release()
 
 
-def _told(finished: Finished, workspace: Workspace, items: list[Item]) -> Outcome:
+def _told(finished: Finished, workspace: Workspace) -> Outcome:
     ended = "was ended by a signal" if finished.code is None else f"ended with {finished.code}"
-    return Outcome(text=f"The command {ended}.\n{workspace.cut(finished.output)}", items=items)
+    output = workspace.cut(finished.output)
+    return Outcome(text=f"The command {ended}.\n{output}", items=[TextItem(text=output)])
 
 
-async def run_here(command: Command) -> Finished:
-    """Run without a terminal, in a process group of its own, which is ended with the turn or the limit."""
+async def run_here(command: Command, on_output: Callable[[str], None]) -> Finished:
+    """Run without a terminal, in a process group of its own, which is ended with the turn or the limit.
+
+    `on_output` gets everything so far, twice a second at most.
+    """
     options: dict[str, Any] = {"start_new_session": True}
     if sys.platform == "win32":
         options = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
@@ -113,9 +122,13 @@ async def run_here(command: Command) -> Finished:
     try:
         with anyio.move_on_after(RUN_LIMIT_S) as scope:
             assert process.stdout is not None
+            shown_at = anyio.current_time()
             async for data in process.stdout:
                 output += data
                 del output[: max(0, len(output) - command.output_limit)]
+                if anyio.current_time() - shown_at >= SHOWN_EVERY_S:
+                    shown_at = anyio.current_time()
+                    on_output(output.decode("utf-8", "replace"))
             await process.wait()
         if scope.cancelled_caught:
             raise ToolFailed(f"it did not end within {RUN_LIMIT_S:.0f} s and was ended")

@@ -27,8 +27,8 @@ AUTH_METHODS = [
 
 CAPABILITIES = {
     "loadSession": True,
-    "promptCapabilities": {"image": False, "audio": False, "embeddedContext": True},
-    "mcpCapabilities": {"http": False, "sse": False},
+    "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
+    "mcpCapabilities": {"http": True, "sse": False},
     "sessionCapabilities": {"list": {}, "delete": {}, "additionalDirectories": {}, "resume": {}, "close": {}},
     "auth": {"logout": {}},
 }

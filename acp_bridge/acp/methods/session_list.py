@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from acp_bridge.acp.errors import invalid
 from acp_bridge.acp.schema import ListSessionsParams, ListSessionsResult, SessionInfo
-from acp_bridge.session.store import PAGE, Listed
+from acp_bridge.session.database import PAGE, Listed
 
 if TYPE_CHECKING:
     from acp_bridge.acp.server import AcpServer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from acp_bridge.acp.errors import invalid
-from acp_bridge.acp.options import MODE, MODEL
+from acp_bridge.acp.options import MODE, MODEL, TOOLS
 from acp_bridge.acp.schema import SetConfigOptionParams, SetConfigOptionResult
 from acp_bridge.thinking import THINKING
 from shared.errors import ModelNotFound
@@ -29,6 +29,8 @@ async def handle(server: AcpServer, call: Call) -> SetConfigOptionResult:
         core.set_mode(live, params.value)
     elif params.config_id == THINKING:
         core.set_thinking(live, params.value)
+    elif params.config_id == TOOLS and server.editor.takes_booleans:
+        core.set_tools(live, params.value)
     else:
         raise invalid("configId", f"{params.config_id!r} is not an option of this session")
     return SetConfigOptionResult(config_options=server.editor.options(live))

@@ -16,7 +16,7 @@
 
 export const WIRE = 1;
 
-export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'cancelled' | 'cancelled_by_other' | 'context_full';
+export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'cancelled' | 'cancelled_by_other' | 'context_full' | 'refusal';
 
 export type RowState = 'loading' | 'unloading' | 'active' | 'queued' | 'loaded' | 'not loaded' | 'restarting' | 'not servable' | 'rejected';
 

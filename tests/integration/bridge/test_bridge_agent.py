@@ -10,7 +10,8 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge_fakes import Bench, Emit, FakeDaemon, bridge, result, row, running
+from acp_bridge.tools.builtin import PLAIN_SYSTEM
+from bridge_fakes import Bench, Emit, FakeDaemon, bridge, conversation, result, row, running
 from shared.errors import ModeldError
 from shared.protocol import api
 
@@ -73,6 +74,15 @@ def cards(client: Any) -> dict[str, list[str]]:
             if status:
                 found.setdefault(title, []).append(status)
     return found
+
+
+def cards_of(client: Any, update: dict[str, Any]) -> list[str]:
+    """The titles that the card of this update had."""
+    return [
+        other["title"]
+        for _, other in client.updates
+        if "toolCallId" in update and other.get("toolCallId") == update["toolCallId"] and "title" in other
+    ]
 
 
 EDIT = ("edit_file", {"path": "app.py", "old": "limit = 1", "new": "limit = 2"})
@@ -233,6 +243,14 @@ async def test_the_editors_files_and_terminal_are_used(agent: Bench) -> None:
         )
         assert daemon.turns[-1].messages[-1]["content"] == "The command ended with 2.\n1 failed"
         assert seen[-1] == "terminal/release"
+        shown = [update.get("content") for _, update in client.updates if "`make test`" in cards_of(client, update)]
+        live = [{"type": "terminal", "terminalId": "T"}]
+        assert shown[-2:] == [live, None], "the terminal is on the card while the command runs, and stays"
+        client.updates.clear()
+        opening = {"sessionId": session, "cwd": str(agent.folder / "work"), "mcpServers": []}
+        await client.request("session/load", opening)
+        assert "terminalId" not in str(client.updates), "a terminal of then is not there any more"
+        assert "1 failed" in str([update for _, update in client.updates if update["sessionUpdate"] == "tool_call"])
 
 
 async def test_a_linked_file_is_read_when_it_is_in_the_workspace(agent: Bench) -> None:
@@ -254,7 +272,8 @@ async def test_a_model_without_tools_is_offered_none(bench: Bench) -> None:
         await client.initialize()
         await client.prompt(await client.new(), "hi")
         assert daemon.turns[0].tools == []
-        assert daemon.turns[0].messages[0]["role"] == "user"
+        assert daemon.turns[0].messages[0] == {"role": "system", "content": PLAIN_SYSTEM}
+        assert conversation(daemon.turns[0]) == [{"role": "user", "content": "hi"}]
 
 
 async def test_an_engine_error_in_a_tool_round_is_typed(agent: Bench) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge_fakes import Bench, active, bridge, running, says
+from bridge_fakes import Bench, active, bridge, conversation, running, says
 from shared.protocol import api
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
@@ -60,7 +60,7 @@ async def test_commands_are_not_sent_to_the_model(bench: Bench) -> None:
         session = await client.new()
         await say(client, session, "/help")
         await say(client, session, "hi")
-        assert daemon.turns[0].messages == [{"role": "user", "content": "hi"}]
+        assert conversation(daemon.turns[0]) == [{"role": "user", "content": "hi"}]
 
 
 async def test_compact_goes_on_from_a_summary(bench: Bench) -> None:
@@ -73,7 +73,7 @@ async def test_compact_goes_on_from_a_summary(bench: Bench) -> None:
         assert "The number is 7." in await say(client, session, "/compact")
         daemon.script = says("Yes.")
         await say(client, session, "which number?")
-        contents = [message["content"] for message in daemon.turns[-1].messages]
+        contents = [message["content"] for message in conversation(daemon.turns[-1])]
         assert "The number is 7." in contents[0]
         assert contents[-1] == "which number?"
         assert "remember the number" not in str(contents)

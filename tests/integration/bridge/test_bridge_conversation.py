@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from bridge_fakes import Bench, bridge, running, until_cancelled
+from bridge_fakes import Bench, bridge, conversation, running, until_cancelled
 from shared.errors import ModeldError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
@@ -27,7 +27,7 @@ async def test_a_first_conversation(bench: Bench) -> None:
         assert client.text() == "Hello world"
         assert done["_meta"]["modeld.turn"]["generated"] == 3
         assert daemon.turns[0].model == "alpha"
-        assert daemon.turns[0].messages == [{"role": "user", "content": "hi"}]
+        assert conversation(daemon.turns[0]) == [{"role": "user", "content": "hi"}]
         assert {"available_commands_update", "usage_update", "session_info_update"} <= set(client.kinds())
 
 
@@ -37,7 +37,7 @@ async def test_the_second_turn_carries_the_first(bench: Bench) -> None:
         session = await client.new()
         await client.prompt(session, "hi")
         await client.prompt(session, "again")
-        assert [message["content"] for message in daemon.turns[1].messages] == ["hi", "Hello world", "again"]
+        assert [message["content"] for message in conversation(daemon.turns[1])] == ["hi", "Hello world", "again"]
 
 
 async def test_a_cancel_ends_the_turn_as_cancelled(bench: Bench) -> None:

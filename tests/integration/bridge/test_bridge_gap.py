@@ -10,7 +10,7 @@ import pytest
 
 from acp_bridge.daemon.locate import Detection
 from acp_bridge.models import Advertised
-from bridge_fakes import Bench, FakeDaemon, bridge, row, running, says
+from bridge_fakes import Bench, FakeDaemon, bridge, conversation, opened, row, running, says
 from shared.errors import ModeldError, NotOwner
 from shared.protocol import api
 from shared.protocol.requests import Call
@@ -29,9 +29,7 @@ def quick(bench: Bench, **more: Any) -> None:
 async def test_a_prompt_in_the_gap_is_served_when_the_daemon_is_back(bench: Bench) -> None:
     quick(bench)
     bench.records.detection = RESTARTING
-    async with bridge(bench) as client:
-        await client.initialize()
-        session = await client.new()
+    async with opened(bench) as (client, session):
         async with anyio.create_task_group() as group:
 
             async def prompt() -> None:
@@ -55,9 +53,7 @@ async def _close_later(daemon: FakeDaemon, client: Any) -> None:
 async def test_a_gap_that_does_not_end_is_one_retryable_line(bench: Bench) -> None:
     quick(bench, gap_wait=0.1)
     bench.records.detection = RESTARTING
-    async with bridge(bench) as client:
-        await client.initialize()
-        session = await client.new()
+    async with opened(bench) as (client, session):
         with pytest.raises(ModeldError) as refused:
             await client.prompt(session, "hi")
         assert refused.value.kind == "daemon_restarting"
@@ -67,9 +63,7 @@ async def test_a_gap_that_does_not_end_is_one_retryable_line(bench: Bench) -> No
 async def test_after_a_stop_nobody_waits(bench: Bench) -> None:
     quick(bench, gap_wait=1000.0)
     bench.records.detection = STOPPED
-    async with bridge(bench) as client:
-        await client.initialize()
-        session = await client.new()
+    async with opened(bench) as (client, session):
         with anyio.fail_after(5):
             with pytest.raises(ModeldError) as refused:
                 await client.prompt(session, "hi")
@@ -80,9 +74,7 @@ async def test_after_a_stop_nobody_waits(bench: Bench) -> None:
 async def test_a_cancel_in_the_gap(bench: Bench) -> None:
     quick(bench, gap_wait=1000.0)
     bench.records.detection = RESTARTING
-    async with bridge(bench) as client:
-        await client.initialize()
-        session = await client.new()
+    async with opened(bench) as (client, session):
         async with anyio.create_task_group() as group:
 
             async def prompt() -> None:
@@ -99,9 +91,7 @@ async def test_a_daemon_killed_in_a_turn_is_typed_and_the_next_turn_works(bench:
         first, second = FakeDaemon(bench.folder / "run", "aaaaaaaa-1"), FakeDaemon(bench.folder / "run", "bbbbbbbb-2")
         bench.attach(first)
         group.start_soon(first.serve)
-        async with bridge(bench) as client:
-            await client.initialize()
-            session = await client.new()
+        async with opened(bench) as (client, session):
 
             async def dies(params: api.TurnParams, emit: Any, cancelled: anyio.Event) -> api.TurnResult:
                 emit(api.TextDelta(text="half"))
@@ -129,9 +119,7 @@ async def test_a_call_to_who_no_longer_owns_goes_to_the_owner_once(bench: Bench)
         bench.attach(old)
         group.start_soon(old.serve)
         group.start_soon(new.serve)
-        async with bridge(bench) as client:
-            await client.initialize()
-            session = await client.new()
+        async with opened(bench) as (client, session):
             await client.prompt(session, "hi")
 
             async def lost(call: Call) -> Any:
@@ -178,9 +166,7 @@ async def test_a_hung_daemon_is_a_typed_error_within_the_dial_time(bench: Bench)
 
 async def test_a_miss_heals_once_and_never_by_another_model(bench: Bench) -> None:
     bench.inventory.advertised = Advertised(rows=(row("alpha"),))
-    async with running(bench) as daemon, bridge(bench) as client:
-        await client.initialize()
-        session = await client.new()
+    async with running(bench) as daemon, opened(bench) as (client, session):
         await client.request("session/set_config_option", {"sessionId": session, "configId": "model", "value": "alpha"})
         bench.inventory.advertised = Advertised(rows=(row("beta"),))
         bench.core.models.on_change(client.wake)
@@ -221,11 +207,11 @@ async def test_what_does_not_fit_is_left_out_whole_and_said(bench: Bench) -> Non
         await client.initialize()
         session = await client.new()
         for number in range(3):
-            daemon.count = api.CountResult(each=[50] * (number * 2 + 1), total=50 * (number * 2 + 1) + 10)
+            daemon.count = api.CountResult(each=[10, *[50] * (number * 2 + 1)], total=50 * (number * 2 + 1) + 10)
             await client.prompt(session, f"question {number} " + "x" * 400)
-        daemon.count = api.CountResult(each=[50] * 7, total=360)
+        daemon.count = api.CountResult(each=[10, *[50] * 7], total=360)
         await client.prompt(session, "last " + "x" * 400)
-        sent = daemon.turns[-1].messages
+        sent = conversation(daemon.turns[-1])
         assert sent[0]["role"] == "user"
         assert len(sent) == 3
         assert "The first 4 messages" in client.text()
@@ -241,16 +227,16 @@ async def test_a_message_larger_than_the_window_says_the_numbers(bench: Bench) -
             raise ContextOverflow(context=400, resident=0, additional=900)
 
         daemon.script = refuse
-        daemon.count = api.CountResult(each=[900], total=900)
+        daemon.count = api.CountResult(each=[10, 900], total=910)
         await client.initialize()
         session = await client.new()
         with pytest.raises(ModeldError) as refused:
             await client.prompt(session, "x")
         assert refused.value.kind == "context_overflow"
-        assert refused.value.additional == 900
+        assert refused.value.additional == 910
         daemon.script = says("fine")
         await client.prompt(session, "short")
-        assert daemon.turns[-1].messages == [{"role": "user", "content": "short"}]
+        assert conversation(daemon.turns[-1]) == [{"role": "user", "content": "short"}]
 
 
 async def test_an_owner_frozen_and_replaced_between_turns_is_not_called(bench: Bench) -> None:
@@ -260,9 +246,7 @@ async def test_an_owner_frozen_and_replaced_between_turns_is_not_called(bench: B
         bench.attach(old)
         group.start_soon(old.serve)
         group.start_soon(new.serve)
-        async with bridge(bench) as client:
-            await client.initialize()
-            session = await client.new()
+        async with opened(bench) as (client, session):
             await client.prompt(session, "hi")
             old.frozen = True
             bench.attach(new)
@@ -276,9 +260,7 @@ async def test_an_owner_frozen_in_a_turn_ends_it_with_a_typed_error(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("acp_bridge.daemon.client.TURN_CHECK_S", 0.05)
-    async with running(bench) as daemon, bridge(bench) as client:
-        await client.initialize()
-        session = await client.new()
+    async with running(bench) as daemon, opened(bench) as (client, session):
 
         async def frozen(params: api.TurnParams, emit: Any, cancelled: anyio.Event) -> api.TurnResult:
             daemon.frozen = True

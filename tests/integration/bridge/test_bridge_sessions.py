@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge_fakes import Bench, bridge, row, running, says
+from bridge_fakes import Bench, bridge, conversation, row, running, says
 from shared.errors import ModeldError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
@@ -34,7 +34,7 @@ async def test_load_replays_everything_before_its_answer(bench: Bench) -> None:
             assert current(answer, "model") == "alpha"
             daemon.script = says("more")
             await client.prompt(session, "go on")
-            sent = [message["content"] for message in daemon.turns[-1].messages]
+            sent = [message["content"] for message in conversation(daemon.turns[-1])]
             assert sent == ["hello there", "Hello world", "go on"]
 
 
@@ -49,7 +49,7 @@ async def test_resume_shows_nothing_again(bench: Bench) -> None:
             await client.request("session/resume", opening(session))
             assert client.updates == []
             await client.prompt(session, "go on")
-            assert len(daemon.turns[-1].messages) == 3
+            assert len(conversation(daemon.turns[-1])) == 3
 
 
 async def test_picks_survive_restarts_by_conversation_and_workspace(bench: Bench) -> None:

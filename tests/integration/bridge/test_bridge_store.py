@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from acp_bridge.session.database import PAGE
 from acp_bridge.session.events import Card, Said, TextPart, TurnEnded, UserSaid
 from acp_bridge.session.recorder import Recorder
 from acp_bridge.session.state import Conversation
-from acp_bridge.session.store import CLAIM_TTL, EMPTY_KEPT_S, PAGE, Claimant, Store
+from acp_bridge.session.store import CLAIM_TTL, EMPTY_KEPT_S, Claimant, Store
 from counts import scaled
 from shared.clock import ManualClock
 from shared.errors import ConversationBusy, RootUnusable
@@ -134,7 +135,7 @@ async def test_a_root_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 async def test_empty_conversations_are_forgotten_after_a_day(store: Store) -> None:
     said("empty", store)
     said("full", store, "hi")
-    store.sweep(EMPTY_KEPT_S + 2)
+    store.sweep(EMPTY_KEPT_S + 2, set())
     assert await store.load("empty") is None
     assert await store.load("full") is not None
 

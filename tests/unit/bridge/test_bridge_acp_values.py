@@ -99,8 +99,9 @@ def test_a_replay_shows_the_user_too() -> None:
 
 def test_options_are_complete_with_their_current_values() -> None:
     picker = Picker(current="a", groups=(Group(id="g", name="G", choices=(Choice(value="a", name="A"),)),))
-    two = wire(config_options(picker, "code", "", []))
-    three = wire(config_options(picker, "code", "bogus", ["default", "off"]))
+    two = wire(config_options(picker, "code", "", [], None))
+    three = wire(config_options(picker, "code", "bogus", ["default", "off"], True))
     assert [option["id"] for option in two] == ["model", "mode"]
-    assert [option["category"] for option in three] == ["model", "mode", "thought_level"]
+    assert [option.get("category") for option in three] == ["model", "mode", "thought_level", None]
+    assert (three[3]["type"], three[3]["currentValue"]) == ("boolean", True)
     assert three[2]["currentValue"] == "default"

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.session.events import Change
+from acp_bridge.session.events import Change, PlanSet
 from acp_bridge.session.face import Command, Finished, ToolFailed
 from acp_bridge.tools import permission
 from acp_bridge.tools.base import Plan
 from acp_bridge.tools.changing import EditFile, WriteFile, replaced
 from acp_bridge.tools.looking import FindFiles, ListFolder, ReadFile, SearchText
 from acp_bridge.tools.paths import resolve
+from acp_bridge.tools.planning import UpdatePlan
 from acp_bridge.tools.running import RunCommand, grant_of, run_here, split
 from acp_bridge.tools.workspace import Workspace
 
@@ -55,7 +56,7 @@ def workspace(root: Path, face: Any = None, limit: int = 4000) -> Workspace:
 
 async def run(tool: Any, place: Workspace, **arguments: Any) -> str:
     plan = await tool.plan(arguments, place)
-    outcome = await plan.effect()
+    outcome = await plan.effect(lambda items: None)
     return str(outcome.text)
 
 
@@ -152,7 +153,7 @@ async def test_an_edit_shows_its_diff_before_it_is_done(tmp_path: Path) -> None:
     plan = await EditFile().plan({"path": "f.py", "old": "1", "new": "2"}, workspace(tmp_path))
     assert plan.items == [Change(path=str(file), old="x = 1\n", new="x = 2\n")]
     assert file.read_text() == "x = 1\n"
-    await plan.effect()
+    await plan.effect(lambda items: None)
     assert file.read_text() == "x = 2\n"
     assert file.stat().st_mode & 0o777 == 0o755
 
@@ -163,14 +164,14 @@ async def test_a_file_that_changed_meanwhile_is_not_overwritten(tmp_path: Path) 
     plan = await EditFile().plan({"path": "f.py", "old": "1", "new": "2"}, workspace(tmp_path))
     file.write_text("y = 1\n")
     with pytest.raises(ToolFailed, match="changed meanwhile"):
-        await plan.effect()
+        await plan.effect(lambda items: None)
     assert file.read_text() == "y = 1\n"
 
 
 async def test_a_new_file_in_a_new_folder(tmp_path: Path) -> None:
     plan = await WriteFile().plan({"path": "new/f.txt", "content": "hi"}, workspace(tmp_path))
     assert plan.title == "Create new/f.txt"
-    await plan.effect()
+    await plan.effect(lambda items: None)
     assert (tmp_path / "new" / "f.txt").read_text() == "hi"
     assert os.listdir(tmp_path / "new") == ["f.txt"]
 
@@ -198,10 +199,44 @@ async def test_a_missing_program_is_said(tmp_path: Path) -> None:
 
 async def test_output_is_bounded(tmp_path: Path) -> None:
     done = await run_here(
-        Command(program="/bin/sh", arguments=["-c", "yes | head -c 100000"], cwd=str(tmp_path), output_limit=500)
+        Command(program="/bin/sh", arguments=["-c", "yes | head -c 100000"], cwd=str(tmp_path), output_limit=500),
+        lambda output: None,
     )
     assert len(done.output) == 500
     assert done == Finished(output=done.output, code=0)
+
+
+async def test_output_is_shown_while_the_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acp_bridge.tools.running.SHOWN_EVERY_S", 0.0)
+    seen: list[str] = []
+
+    def on_output(output: str) -> None:
+        seen.append(output)
+        (tmp_path / "go").touch()
+
+    line = "echo one; while [ ! -e go ]; do sleep 0.01; done; echo two"
+    done = await run_here(
+        Command(program="/bin/sh", arguments=["-c", line], cwd=str(tmp_path), output_limit=500), on_output
+    )
+    assert seen[0] == "one\n", "it is shown before the command ends, or this test would not end"
+    assert done.output == "one\ntwo\n"
+
+
+async def test_a_plan_is_shown_whole(tmp_path: Path) -> None:
+    steps: Any = [{"step": "look", "status": "completed"}, {"step": "edit"}, "test"]
+    plan = await UpdatePlan().plan({"steps": steps}, workspace(tmp_path))
+    outcome = await plan.effect(lambda items: None)
+    assert outcome.steps == PlanSet(
+        entries=[("look", "medium", "completed"), ("edit", "medium", "pending"), ("test", "medium", "pending")]
+    )
+
+
+@pytest.mark.parametrize(
+    "steps", [None, [], "look", [{}], [{"step": ""}], [{"step": "a", "status": "soon"}], ["a"] * 31]
+)
+async def test_a_plan_that_is_none_is_said(tmp_path: Path, steps: Any) -> None:
+    with pytest.raises(ToolFailed, match=r"step|status"):
+        await UpdatePlan().plan({"steps": steps}, workspace(tmp_path))
 
 
 def test_a_line_with_shell_signs_is_the_shells() -> None:
@@ -232,7 +267,7 @@ def test_what_always_covers(line: str, grant: str) -> None:
 # --- permission --------------------------------------------------------------------------------
 
 
-async def _nothing() -> Any:
+async def _nothing(show: Any) -> Any:
     return None
 
 

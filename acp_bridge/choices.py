@@ -1,0 +1,105 @@
+"""What a user picks for a conversation: model, mode, thinking level, tools; and what follows from it for a turn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+
+from acp_bridge.failures import BadChoice
+from acp_bridge.picker import Picker, build_picker
+from acp_bridge.resolve import checked_pick
+from acp_bridge.session.state import MODES
+from acp_bridge.thinking import THINKING, thinking_levels
+from acp_bridge.tools.builtin import PLAIN_SYSTEM, system_text, tools_by_default
+
+if TYPE_CHECKING:
+    from acp_bridge.models import Models
+    from acp_bridge.session.live import LiveConversation
+    from acp_bridge.session.store import Store
+    from shared.clock import Clock
+    from shared.protocol import api
+    from shared.settings import Settings
+
+#: A first look at a cold library takes about this long at most.
+FIRST_LOOK_S = 2.0
+
+
+class Choices:
+    """The part of the core that knows what was picked. Nothing is loaded by a pick."""
+
+    def __init__(self, store: Store, models: Models, settings: Settings, clock: Clock) -> None:
+        self.store = store
+        self.models = models
+        self.settings = settings
+        self.clock = clock
+
+    def picker(self, live: LiveConversation) -> Picker:
+        """The picker of this conversation, from what is known now."""
+        models, pick = self.models, live.conversation.model
+        reason = models.reason if not pick or models.row(pick) is not None else models.missing(pick)
+        return build_picker(models.rows, models.remotes, pick, models.default, reason, models.active)
+
+    async def pick(self, live: LiveConversation, value: object) -> None:
+        """Record the user's intent; nothing is loaded. Raises ModelNotFound for what is not offered."""
+        if value not in self.picker(live).values():
+            with anyio.move_on_after(FIRST_LOOK_S):  # a pick may come before the first look at the library is done
+                await self.models.looked.wait()
+        name = checked_pick(value, self.picker(live).values())
+        live.conversation.model = name
+        live.recorder.touch()
+        self.store.remember(live.conversation.cwd, name, self.clock.wall())
+
+    def set_mode(self, live: LiveConversation, value: object) -> None:
+        """Raises BadChoice."""
+        if value not in MODES:
+            raise BadChoice("mode", value, list(MODES))
+        live.conversation.mode = value
+        live.recorder.touch()
+
+    def set_tools(self, live: LiveConversation, value: object) -> None:
+        """Whether the model of this conversation is offered tools. Raises BadChoice for what is no yes or no."""
+        if not isinstance(value, bool):
+            raise BadChoice("tools", value, ["true", "false"])
+        live.conversation.tools = "on" if value else "off"
+        live.recorder.touch()
+
+    def tools_on(self, live: LiveConversation) -> bool:
+        """What the tools option shows for the picked model."""
+        row = self.models.row(self.picker(live).current)
+        return live.conversation.tools != "off" if row is None else self.uses_tools(live, row)
+
+    def set_thinking(self, live: LiveConversation, value: object) -> None:
+        """Raises BadChoice."""
+        offered = self.thinking(live)
+        if value not in offered or not isinstance(value, str):
+            raise BadChoice(THINKING, value, offered)
+        live.conversation.thinking = value
+        live.recorder.touch()
+
+    def thinking(self, live: LiveConversation) -> list[str]:
+        """The levels that the picked model has, the default first; empty when it does not think."""
+        return thinking_levels(self.models.row(self.picker(live).current))
+
+    def thinking_to_send(self, live: LiveConversation) -> str | None:
+        """The level to send: only one that the model has, and not its own default."""
+        level = live.conversation.thinking
+        return level if level in self.thinking(live)[1:] else None
+
+    def uses_tools(self, live: LiveConversation, row: api.LibraryRow) -> bool:
+        """Whether this model is offered tools: as the user set it, else when its template knows them, or when it is
+        large enough to be taught in words.
+        """
+        setting = live.conversation.tools
+        return setting == "on" or (setting != "off" and tools_by_default(row, self.settings.teach_tools_from))
+
+    def system(self, live: LiveConversation, row: api.LibraryRow) -> str:
+        """The system message for this model in this conversation. Stable over its turns, so that its KV stays warm."""
+        if self.uses_tools(live, row):
+            return system_text(self.roots(live), live.conversation.mode)
+        return PLAIN_SYSTEM
+
+    @staticmethod
+    def roots(live: LiveConversation) -> list[str]:
+        """The folders of the workspace, the working folder first."""
+        return [live.conversation.cwd, *live.conversation.roots]
