@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -26,7 +26,7 @@ from modeld.slot.driver import Slot
 from modeld.store.store import Store
 from shared.catalog.library import Library
 from shared.clock import Clock, SystemClock
-from shared.errors import ModeldError, NotOwner
+from shared.errors import DeviceBusy, ModeldError, NotOwner
 from shared.lease.reader import survey
 from shared.protocol import api
 from shared.version import __version__
@@ -127,6 +127,7 @@ class Daemon:
         live = self._live = Instance(self.root, self.settings, self.backend, self.store, self.clock)
         self._lost = False
         live.ownership.subscribe(self._on_ownership)
+        live.devices.on_event(self._device_in_doubt, self._device_lost)
         async with anyio.create_task_group() as own:
             await own.start(live.ownership.run)
             own.start_soon(live.listener.serve, self.server.serve)
@@ -223,7 +224,7 @@ class Daemon:
     async def _start_worker(self) -> WorkerHost:
         """A worker for the slot: it hears us only while we may own what it holds."""
         host = await self._start_helper()
-        host.may_beat = self.live.ownership.valid
+        host.may_beat = self.live.may_act
         return host
 
     async def _start_helper(self) -> WorkerHost:
@@ -247,7 +248,7 @@ class Daemon:
         elif event == "freeze":
             self.log("the lease is in doubt: paused")
             self.slot.freeze()
-        elif event == "thaw":
+        elif event == "thaw" and self.live.may_act():
             self.slot.thaw()
         elif event == "lost":
             self._lost = True
@@ -268,8 +269,10 @@ class Daemon:
         return await self.live.ownership.ensure()
 
     async def confirm(self) -> object:
-        """Raises NotOwner."""
-        return await self.live.ownership.confirm()
+        """Raises NotOwner, DeviceBusy."""
+        epoch = await self.live.ownership.confirm()
+        await self.live.devices.confirm()
+        return epoch
 
     async def name_worker(self, pid: int, start_token: str) -> None:
         """Raises NotOwner."""
@@ -278,6 +281,27 @@ class Daemon:
     async def clear_worker(self) -> None:
         """Raises NotOwner."""
         await self.live.ownership.clear_worker()
+
+    async def hold_devices(self, names: Sequence[str], pid: int, start_token: str) -> None:
+        """Raises DeviceBusy naming the holder, RootError."""
+        await self.live.devices.hold(names, pid, start_token)
+
+    async def release_devices(self) -> None:
+        """Let go of what the last model was on."""
+        await self.live.devices.release()
+
+    def _device_in_doubt(self, doubtful: bool) -> None:
+        if doubtful:
+            self.log("the device is in doubt: paused")
+            self.slot.freeze()
+        elif self.live.may_act():
+            self.slot.thaw()
+
+    def _device_lost(self, error: DeviceBusy) -> None:
+        self.log("the device is lost: the model is unloaded")
+        self.slot.feed(ev.DeviceLost(error=error.to_wire()))
+        if self.live.ownership.valid():
+            self.slot.thaw()
 
     # --- for the methods -----------------------------------------------------------------------
 

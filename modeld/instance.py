@@ -12,9 +12,10 @@ from uuid import uuid4
 
 import msgspec
 
+from modeld.owner.devices import Devices
 from modeld.owner.ownership import Ownership
 from shared.endpoint.endpoint import listen
-from shared.endpoint.folder import runtime_folder
+from shared.endpoint.folder import runtime_folder, user_folder
 from shared.lease import files, identity
 from shared.lease.presence import Presence
 from shared.lease.record import Meta, PresenceRecord
@@ -42,6 +43,7 @@ class Instance:
         try:
             self.token = self.presence.make_token()
             self.ownership = Ownership(root, settings, self.id, meta=self._meta(), store=store, clock=clock)
+            self.devices = Devices(user_folder(), self.id, root, settings, clock)
         except BaseException:
             self.listener.close()
             raise
@@ -60,6 +62,10 @@ class Instance:
             protocol_max=api.PROTOCOL_MAX,
             version=__version__,
         )
+
+    def may_act(self) -> bool:
+        """Whether it holds the lease, and every device that its model is on, at this moment. From any thread."""
+        return self.ownership.valid() and self.devices.valid()
 
     def publish(self) -> None:
         """Write the presence record: from now on it can be found. Raises OSError."""
@@ -83,6 +89,7 @@ class Instance:
 
     async def leave(self, reason: str) -> None:
         """Release the lease, mark the record, close the socket. After the worker was seen gone."""
+        await self.devices.release(reason)
         await self.ownership.release(reason)
         self.presence.withdraw(reason, self._clock.wall())
         self.listener.close()

@@ -174,6 +174,13 @@ class Engine(Protocol):
         """Import the native library; its version digest. Raises BackendUnavailable."""
         ...
 
+    def accelerators(self, identity: RequestedIdentity) -> tuple[str, ...]:
+        """Names of the devices with memory of their own that a load of `identity` would use, () for none.
+
+        The same device has the same name in every process of this machine. After `prepare`, from any thread.
+        """
+        ...
+
     def load(self, request: LoadRequest, progress: ProgressCallback) -> LoadedModel:
         """Make the model resident. Raises ModelLoadFailed (with its stage), UnsupportedFeature, Aborted."""
         ...

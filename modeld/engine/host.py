@@ -44,6 +44,7 @@ from modeld.engine.messages import (
 from modeld.engine.wire import frame
 from shared.catalog.identity import RequestedIdentity
 from shared.errors import EngineFailed, ModeldError, ModelLoadFailed, TemplateFailed, from_wire
+from shared.lease.crashpoint import crash_point
 from shared.protocol.api import Event
 from shared.settings import Settings
 
@@ -172,6 +173,10 @@ class WorkerHost:
         """Tokens, beside whatever runs. Raises TemplateFailed, EngineFailed."""
         return await self._ask(message, Counted)
 
+    async def devices(self, identity: RequestedIdentity) -> tuple[str, ...]:
+        """The discrete accelerators that a load would use, by names that all processes share. Raises EngineFailed."""
+        return tuple((await self._ask(AskDevices(turn=self.next_turn(), identity=identity), Devices)).names)
+
     def cancel(self, turn: int) -> None:
         """Stop that turn and no other; its `run` or `load` then ends by itself."""
         self._send(Cancel(turn=turn))
@@ -195,7 +200,7 @@ class WorkerHost:
 
     async def _ask(
         self,
-        message: Load | Job | Count,
+        message: Load | Job | Count | AskDevices,
         answer: type[T],
         *,
         on_progress: Callable[[float], None] | None = None,
@@ -206,6 +211,7 @@ class WorkerHost:
         future: asyncio.Future[FromWorker] = asyncio.get_running_loop().create_future()
         self._waiting[message.turn] = _Waiting(future, on_progress, on_events)
         self._send(message)
+        crash_point(f"sent.{type(message).__name__.lower()}")
         try:
             reply = await future
         except asyncio.CancelledError:

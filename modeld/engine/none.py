@@ -16,6 +16,7 @@ from modeld.engine.contract import (
     Purpose,
     SpecialTokens,
 )
+from shared.catalog.identity import RequestedIdentity
 
 
 class NoEngine:
@@ -27,6 +28,11 @@ class NoEngine:
     def prepare(self) -> str:
         """There is nothing to import."""
         return "none"
+
+    def accelerators(self, identity: RequestedIdentity) -> tuple[str, ...]:
+        """Nothing is ever loaded."""
+        del identity
+        return ()
 
     def load(self, request: LoadRequest, progress: ProgressCallback) -> LoadedModel:
         """Always raises BackendUnavailable."""

@@ -32,7 +32,7 @@ from modeld.engine.contract import (
 )
 from modeld.engine.footprint import resident_bytes
 from modeld.engine.llama.lanes import common_prefix
-from shared.catalog.identity import ResolvedIdentity
+from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
 from shared.errors import EngineFailed, ModelLoadFailed, UnsupportedFeature
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
@@ -60,7 +60,10 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole script. Seconds; `chunk` in tokens; `load_failure` is the reason of a load that fails."""
+    """The whole script. Seconds; `chunk` in tokens; `load_failure` is the reason of a load that fails.
+
+    `devices` are the discrete accelerators that a load would use.
+    """
 
     replies: list[Reply] = []
     template: str = CHATML
@@ -71,6 +74,7 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token_s: float = 0.0
     chunk: int = 256
     ballast_bytes: int = 0
+    devices: list[str] = []
 
 
 class ScriptedEngine:
@@ -92,6 +96,10 @@ class ScriptedEngine:
         path = Path(os.environ[SCRIPT_VARIABLE])
         self._script = msgspec.json.decode(path.read_bytes(), type=Script)
         return "scripted 1"
+
+    def accelerators(self, identity: RequestedIdentity) -> tuple[str, ...]:
+        """The script's `devices`, for whoever does not ask for the CPU."""
+        return () if identity.device == "CPU" else tuple(self._script.devices)
 
     def load(self, request: LoadRequest, progress: ProgressCallback) -> LoadedModel:
         """Takes `load_s`, in steps that can be cancelled."""

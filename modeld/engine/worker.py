@@ -64,8 +64,8 @@ class Worker:
         self._backend = backend
         self._engine: Engine | None = None
         self._resident: Resident | None = None
-        self._jobs: SimpleQueue[Job] = SimpleQueue()
-        self._counts: SimpleQueue[Count] = SimpleQueue()
+        self._jobs: SimpleQueue[Load | Job] = SimpleQueue()
+        self._counts: SimpleQueue[Count | AskDevices] = SimpleQueue()
         self._outbox: SimpleQueue[bytes] = SimpleQueue()
 
     def run(self) -> None:
@@ -158,7 +158,7 @@ class Worker:
                 self._gate.cancel(message.turn)
             case Sample():
                 self._send(self._account())
-            case Count():
+            case Count() | AskDevices():
                 self._counts.put(message)
             case Close():
                 _leave(exits.CLOSED)
@@ -178,14 +178,22 @@ class Worker:
         while True:
             job = self._counts.get()
             try:
-                if resident is None:
-                    raise EngineFailed(reason="nothing is loaded")
-                self._send(resident.count(job))
+                self._send(self._beside(job))
             except ModeldError as error:
                 self._send(Failed(turn=job.turn, error=error.to_wire()))
             except Exception as error:  # as in _serve; a count touches no state
                 _log_fault(error)
                 self._send(Failed(turn=job.turn, error=EngineFailed(reason=type(error).__name__).to_wire()))
+
+    def _beside(self, job: Count | AskDevices) -> FromWorker:
+        """What is answered beside the engine thread."""
+        if isinstance(job, AskDevices):
+            if self._engine is None:
+                raise EngineFailed(reason="the engine is not imported yet")
+            return Devices(turn=job.turn, names=list(self._engine.accelerators(job.identity)))
+        if self._resident is None:
+            raise EngineFailed(reason="nothing is loaded")
+        return self._resident.count(job)
 
     def _write_all(self) -> None:
         while True:

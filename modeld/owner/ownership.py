@@ -198,7 +198,10 @@ class Ownership:
             return True
         self._keeper = None
         self._store.let_go()
-        written = await anyio.to_thread.run_sync(keeper.release, reason, RELEASE_WAIT, abandon_on_cancel=True)
+        gone = self._left is None
+        written = await anyio.to_thread.run_sync(
+            lambda: keeper.release(reason, RELEASE_WAIT, worker_gone=gone), abandon_on_cancel=True
+        )
         self._tell("released")
         return written
 

@@ -13,6 +13,7 @@ import anyio.lowlevel
 
 from modeld.slot import events as ev
 from shared.errors import EngineFailed, ModeldError, ModelLoadFailed
+from shared.lease.crashpoint import crash_point
 
 if TYPE_CHECKING:
     from modeld.engine.host import WorkerHost
@@ -57,6 +58,7 @@ class Crew:
             self._gone(worker, error.message)
             return
         self._hosts[worker] = host
+        crash_point("load.spawned")
         if worker in self._doomed:  # closed while it came up
             await self._end(worker, host, kill=True)
             return
@@ -82,6 +84,7 @@ class Crew:
 
     async def _end(self, worker: int, host: WorkerHost, *, kill: bool) -> None:
         with anyio.CancelScope(shield=True):
+            crash_point("unload.closing")
             if not kill:
                 resume(host)
             while not host.exited.is_set():
@@ -90,6 +93,7 @@ class Crew:
                 except EngineFailed:
                     # A process stuck in a driver: nothing may be loaded beside it, so keep at it.
                     await anyio.sleep(CLOSE_SECONDS)
+            crash_point("unload.closed")
         self._gone(worker, host.exit_reason)
 
     def note_exit(self, worker: int) -> None:

@@ -29,6 +29,7 @@ from shared.errors import (
     ModelLoadFailed,
     NotOwner,
 )
+from shared.lease.crashpoint import crash_point
 from shared.protocol.api import ActiveModel, TurnResult
 
 if TYPE_CHECKING:
@@ -201,6 +202,7 @@ class Slot:
                     fail(from_wire(effect.error))
             case fx.SaveGeneration():
                 self.records.save_generation(effect.generation)
+                crash_point("slot.generation")
             case fx.Announce() | fx.DropHandles():
                 self.changed()
             case _:

@@ -110,6 +110,12 @@ class OwnerLost(Event, frozen=True, kw_only=True):
     """Another instance may own the hardware from now on."""
 
 
+class DeviceLost(Event, frozen=True, kw_only=True):
+    """The accelerator is another modeld's from now on. `error` is a wire error object that names it."""
+
+    error: dict[str, Any]
+
+
 class OwnerRenewed(Event, frozen=True, kw_only=True):
     """The process goes on under a new instance id, owning nothing. `floor`: generations start above it."""
 
@@ -141,6 +147,7 @@ ALL: tuple[type[Event], ...] = (
     OperationStuck,
     Ticked,
     OwnerLost,
+    DeviceLost,
     OwnerRenewed,
     GenerationFloor,
     ShutdownAsked,

@@ -21,6 +21,7 @@ from modeld.turn.queue import fits
 from shared.catalog import fit
 from shared.catalog.identity import AUTO
 from shared.errors import InsufficientMemory, ModeldError, from_wire
+from shared.lease.crashpoint import crash_point
 from shared.protocol import api
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Loads:
         assert wanted is not None
         await slot.owner.ensure()
         await slot.owner.confirm()
+        crash_point("load.asked")
         state = slot.machine.state
         if state.active is not None and fits(state.active, wanted):
             return False
@@ -198,6 +200,7 @@ class Loads:
             if self._named != worker:
                 return
             self._named = None
+            await self._slot.owner.release_devices()
             try:
                 await self._slot.owner.clear_worker()
             except ModeldError:
@@ -253,6 +256,7 @@ class Loads:
         lease.pin(message.turn, slot.now())
 
         def moved(fraction: float) -> None:
+            crash_point("load.running")
             lease.stage("loading", slot.now(), fraction=fraction)
             self._moved(job, entry.name, load.unloads, fraction)
 
@@ -263,7 +267,11 @@ class Loads:
             await slot.owner.confirm()
             imported = await host.imported()
             self.runtime_digest = imported.runtime_digest
+            devices = () if load.target.device == "CPU" else await host.devices(load.target)
+            await slot.owner.hold_devices(devices, host.pid, host.start_token)
+            crash_point("load.allowed")
             loaded = await slot.crew.load(worker, message, moved)
+            crash_point("load.loaded")
         except ModeldError as error:
             slot.log(f"load of {entry.name} failed: {error.kind}")
             slot.feed(ev.LoadRefused(job=job, error=error.to_wire()))
@@ -279,6 +287,7 @@ class Loads:
         slot.records.hint(entry.name)
         slot.log(f"loaded {entry.name} in {loaded.seconds:.2f} s, context {loaded.identity.num_ctx}")
         slot.feed(ev.LoadDone(job=job, identity=loaded.identity))
+        crash_point("load.ready")
 
     def _take(
         self, entry: ModelEntry, plan: api.MemoryPlan, measured: int, capabilities: dict[str, Any], warnings: list[str]

@@ -68,6 +68,7 @@ _LOADING: dict[type[ev.Event], Handler] = {
     ev.WorkerUp: rules.worker_up,
     ev.WorkerGone: rules.gone_in_load,
     ev.LoadRefused: rules.load_refused,
+    ev.DeviceLost: rules.device_lost_in_load,
     ev.OperationStarted: rules.refuse_busy,
     ev.Ticked: rules.tick_load,
 }
@@ -90,6 +91,7 @@ _BY_STATE: dict[Name, dict[type[ev.Event], Handler]] = {
         ev.UnloadAsked: rules.unload,
         ev.WorkerGone: rules.gone_in_use,
         ev.OperationStarted: rules.operation_started,
+        ev.DeviceLost: rules.device_lost,
         ev.Ticked: rules.tick_ready,
     },
     "Busy": {
@@ -98,6 +100,7 @@ _BY_STATE: dict[Name, dict[type[ev.Event], Handler]] = {
         ev.WorkerGone: rules.gone_in_use,
         ev.OperationStarted: rules.refuse_busy,
         ev.OperationEnded: rules.operation_ended,
+        ev.DeviceLost: rules.device_lost,
         ev.OperationStuck: rules.operation_stuck,
     },
     "Unloading": {
@@ -149,6 +152,7 @@ _LATE: frozenset[type[ev.Event]] = frozenset(
         ev.OperationStuck,
         ev.Ticked,
         ev.OwnerLost,
+        ev.DeviceLost,
     }
 )
 _MET: frozenset[tuple[Name, type[ev.Event]]] = frozenset(

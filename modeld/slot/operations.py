@@ -13,6 +13,7 @@ from modeld.slot.request import bounded
 from modeld.slot.work import Stopped, Work
 from modeld.turn.reaper import EngineTruth, Reaper
 from shared.errors import EngineFailed, ModeldError, ModelLoadFailed, SlotGenerationStale
+from shared.lease.crashpoint import crash_point
 from shared.protocol import api
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Operation:
         """
         slot, work = self._slot, self._work
         await slot.owner.confirm()
+        crash_point("turn.confirmed")
         if work.stopped.is_set():
             raise Stopped
         lease = self.lease = slot.leases.begin(self._kind, work.ticket.client_name, slot.now(), "prefix")
@@ -69,6 +71,7 @@ class Operation:
             raise EngineFailed(reason="the worker has gone", generation=slot.machine.state.generation)
         client = work.ticket.client_name
         slot.feed(ev.OperationStarted(lease=lease.number, operation=self._kind, holder=client))
+        crash_point("turn.started")
         state = slot.machine.state
         self.generation = state.generation
         self.num_ctx = state.active.num_ctx if state.active is not None else 0
@@ -91,6 +94,7 @@ class Operation:
                 if slot.is_connected(work.ticket.client):
                     slot.desk.queue.note_use(work.ticket.client, slot.now())
             self.session_valid = valid
+            crash_point("turn.done")
             slot.feed(ev.OperationEnded(lease=lease.number, state_valid=valid, counts_as_use=self._kind != "fill"))
 
     async def _relieve(self, host: WorkerHost) -> None:
@@ -119,6 +123,7 @@ class Operation:
         lease.pin(number, slot.now())
 
         def on_events(events: list[api.Event]) -> None:
+            crash_point("turn.event")
             now = slot.now()
             for event in events:
                 lease.observe(event, now)
@@ -209,6 +214,7 @@ async def turn(slot: Slot, work: Work, entry: ModelEntry, params: api.TurnParams
         raise
     finally:
         slot.records.turn_ended(work.ticket.number, how)
+        crash_point("turn.ended")
     result = turn_result(slot, work, operation, done)
     slot.last_turn = result
     if work.reason is not None:

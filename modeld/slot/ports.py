@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from modeld.memory.policy import DeviceMemory, Footprint
@@ -27,6 +27,14 @@ class Owner(Protocol):
 
     async def clear_worker(self) -> None:
         """The worker was seen gone."""
+        ...
+
+    async def hold_devices(self, names: Sequence[str], pid: int, start_token: str) -> None:
+        """Hold exactly these discrete accelerators for the worker about to load. Raises DeviceBusy, RootError."""
+        ...
+
+    async def release_devices(self) -> None:
+        """The worker was seen gone: let go of them. Never raises."""
         ...
 
 
@@ -96,6 +104,12 @@ class FreeOwner:
         """Nothing to do."""
 
     async def clear_worker(self) -> None:
+        """Nothing to do."""
+
+    async def hold_devices(self, names: Sequence[str], pid: int, start_token: str) -> None:
+        """Nothing to do."""
+
+    async def release_devices(self) -> None:
         """Nothing to do."""
 
 

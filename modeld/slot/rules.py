@@ -87,18 +87,9 @@ def _empty_out(state: SlotState, *, kill: bool, error: dict[str, Any] | None, ra
     """To Unloading: whatever lives is closed; Empty or Failed follows when it is gone."""
     closing = state.closing | ({state.worker} if state.worker is not None else frozenset())
     close: list[fx.Effect] = [] if state.worker is None else [fx.CloseWorker(worker=state.worker, kill=kill)]
-    after = _with(
-        state,
-        name="Unloading",
-        generation=state.generation + (1 if raise_generation else 0),
-        active=None,
-        load=None,
-        operation=None,
-        worker=None,
-        closing=closing,
-        error=error,
-        orphaned_at=None,
-    )
+    generation = state.generation + (1 if raise_generation else 0)
+    none_left = {"active": None, "load": None, "operation": None, "worker": None, "orphaned_at": None}
+    after = _with(state, name="Unloading", generation=generation, closing=closing, error=error, **none_left)
     if not closing:
         after = _with(after, name="Failed" if error is not None else "Empty")
     return after, [*close, *(_raised(after) if raise_generation else [fx.Announce()])]
@@ -112,18 +103,10 @@ def _end_load(state: SlotState, error: dict[str, Any], *, failed: bool) -> Step:
 
 
 def _crashed(state: SlotState, reason: str) -> Step:
-    after = _with(
-        state,
-        name="Failed",
-        generation=state.generation + 1,
-        active=None,
-        operation=None,
-        worker=None,
-        error=None,
-        orphaned_at=None,
-    )
-    error = EngineFailed(reason=reason, generation=after.generation).to_wire()
-    after = _with(after, error=error)
+    generation = state.generation + 1
+    error = EngineFailed(reason=reason, generation=generation).to_wire()
+    none_left = {"active": None, "operation": None, "worker": None, "orphaned_at": None}
+    after = _with(state, name="Failed", generation=generation, error=error, **none_left)
     failed: list[fx.Effect] = []
     if state.operation is not None:
         failed.append(fx.FailOperation(lease=state.operation.lease, error=error))
@@ -368,6 +351,19 @@ def owner_lost(state: SlotState, event: ev.OwnerLost, now: float, settings: Sett
 def shutdown(state: SlotState, event: ev.ShutdownAsked, now: float, settings: Settings) -> Step:
     """As an owner lost, but in order."""
     return _stop_everything(state, "ShuttingDown", DaemonRestarting(hint="", retryable=True), kill=False)
+
+
+def device_lost(state: SlotState, event: ev.DeviceLost, now: float, settings: Settings) -> Step:
+    """The model goes at once, and with it the operation, for the reason that names the holder."""
+    after, effects = _empty_out(state, kill=True, error=event.error, raise_generation=True)
+    if state.operation is not None:
+        effects = [fx.FailOperation(lease=state.operation.lease, error=event.error), *effects]
+    return after, effects
+
+
+def device_lost_in_load(state: SlotState, event: ev.DeviceLost, now: float, settings: Settings) -> Step:
+    """The load has failed. One that holds nothing yet meets the refusal by itself."""
+    return _end_load(state, event.error, failed=True)
 
 
 def owner_renewed(state: SlotState, event: ev.OwnerRenewed, now: float, settings: Settings) -> Step:

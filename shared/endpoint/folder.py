@@ -69,11 +69,25 @@ def runtime_folder(root: DataRoot, environ: Mapping[str, str] = os.environ) -> R
     return RuntimeFolder(Path("/tmp") / f"modeld-{os.geteuid()}")  # noqa: S108  made private or refused
 
 
+def user_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """This user's own runtime folder, whatever data root is in use: where two of them meet. Not made here.
+
+    The login session's where it is private, also when its variable is missing (ssh, cron); else one in /tmp.
+    """
+    if sys.platform == "win32":
+        return Path(environ.get("LOCALAPPDATA") or Path.home()) / "modeld" / "run"
+    declared = environ.get("XDG_RUNTIME_DIR", "")
+    for candidate in (declared, f"/run/user/{os.geteuid()}"):
+        if os.path.isabs(candidate) and _is_private(Path(candidate)):
+            return Path(candidate) / "modeld"
+    return Path("/tmp") / f"modeld-{os.geteuid()}"  # noqa: S108  made private or refused
+
+
 def make_private(path: Path) -> None:
     """Make `path` a folder that only this user can enter. Raises FolderUnusable.
 
     An existing one of ours with a wider mode is repaired; a link, another kind of file or another
-    user's folder is refused: it may have been put there to catch us.
+    user's folder is refused: it may have been put there to catch us. Windows has no modes: made only.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +119,7 @@ def problem(path: Path) -> str | None:
         return "it is not a folder"
     if sys.platform != "win32" and facts.st_uid != os.geteuid():
         return f"it belongs to uid {facts.st_uid}"
-    if facts.st_mode & 0o077:
+    if sys.platform != "win32" and facts.st_mode & 0o077:
         return _MODE
     return None
 

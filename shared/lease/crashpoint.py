@@ -12,6 +12,25 @@ costs one look-up. The lease has these labels, in the order an ownership meets t
     renew.written      the renewal is written, its listing is to come
     release.before     about to let go
     release.written    the release is on disk
+
+and the owner's work has these, in the order of a load, a turn and an unload:
+
+    load.asked         the lease is confirmed, nothing has begun
+    slot.generation    a generation was raised, its record is on its way to the store
+    load.spawned       the worker runs and nobody has named it
+    load.allowed       the worker is named, its devices are held
+    sent.load          the worker has its load
+    load.running       the first sign of progress
+    load.loaded        the model is resident, the slot does not know
+    load.ready         the slot knows
+    turn.confirmed     the lease is confirmed for a turn
+    turn.started       the turn holds the slot
+    sent.turn          the worker has the turn
+    turn.event         the first of its events
+    turn.done          the worker has ended it, the slot does not know
+    turn.ended         the slot knows, its client does not
+    unload.closing     the worker is to end
+    unload.closed      it has ended, the slot does not know
 """
 
 from __future__ import annotations

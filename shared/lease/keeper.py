@@ -52,6 +52,7 @@ class Keeper:
         self._tenure = policy.begin(taken.record.ttl, taken.started)
         self._due = taken.started + policy.renew_interval(taken.record.ttl)
         self._releasing: Released | None = None
+        self._worker_gone = True
         self._release_written = False
         self._closed = False
         self.last_error: OSError | None = None
@@ -104,15 +105,17 @@ class Keeper:
         """Write new meta (another endpoint) into the lease. Blocking. Raises LeaseLost."""
         self._write_now(meta=meta)
 
-    def release(self, reason: str, wait: float) -> bool:
-        """Let go: the mark is written once and nothing is renewed after it. Call when no worker is left.
+    def release(self, reason: str, wait: float, *, worker_gone: bool = True) -> bool:
+        """Let go: the mark is written once and nothing is renewed after it. Call when no worker of ours is left.
 
+        `worker_gone` false: the last owner's worker could not be ended, and the next one must look for it too.
         Waits `wait` seconds at most for the renewing thread; False when the mark is not on disk then
         (successors wait out the lease instead). Also after a loss, where it tells that all is done.
         """
         with self._changed:
             if self._releasing is None:
                 self._releasing = Released(reason=reason, at=self._clock.wall())
+                self._worker_gone = worker_gone
                 if self._tenure.state in ("valid", "frozen"):
                     self._tenure = msgspec.structs.replace(self._tenure, state="released")
             self._changed.notify_all()
@@ -198,8 +201,9 @@ class Keeper:
         released = self._releasing
         assert released is not None
         crash_point("release.before")
+        worker = None if self._worker_gone else self._wanted.worker
         record = msgspec.structs.replace(
-            self._wanted, sequence=self._wanted.sequence + 1, released=released, worker=None
+            self._wanted, sequence=self._wanted.sequence + 1, released=released, worker=worker
         )
         try:
             self._folder.rewrite(record)

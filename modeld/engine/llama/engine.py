@@ -19,6 +19,7 @@ from modeld.engine.contract import (
     SpecialTokens,
 )
 from modeld.engine.footprint import resident_bytes
+from modeld.engine.llama.devices import discrete
 from modeld.engine.llama.embedding import Embedder
 from modeld.engine.llama.lanes import Lane
 from modeld.engine.llama.library import Library
@@ -27,7 +28,7 @@ from modeld.engine.llama.model import FILL_TOKENS, ContextPlan, LoadedContext
 from modeld.engine.llama.sampler import Batch, SamplerChain
 from modeld.engine.llama.vocabulary import Vocabulary
 from modeld.engine.llama.warm import WarmStore
-from shared.catalog.identity import AUTO, ResolvedIdentity
+from shared.catalog.identity import AUTO, RequestedIdentity, ResolvedIdentity
 from shared.errors import ContextOverflow, EngineFailed, ModelLoadFailed, UnsupportedFeature
 from shared.protocol.api import Sampling
 
@@ -62,6 +63,10 @@ class LlamaEngine:
         self._library = Library()
         self._digest = self._library.digest()
         return self._digest
+
+    def accelerators(self, identity: RequestedIdentity) -> tuple[str, ...]:
+        """As the contract says."""
+        return discrete(self._library_of().api, identity)
 
     # --- load ----------------------------------------------------------------------------------
 

@@ -21,12 +21,13 @@ from modeld.engine.contract import (
 from modeld.engine.cores import engine_threads
 from modeld.engine.footprint import resident_bytes
 from modeld.engine.openvino.convert import converted
+from modeld.engine.openvino.devices import discrete
 from modeld.engine.openvino.library import Library, reason_of
 from modeld.engine.openvino.pipeline import Pipeline, Plan
 from modeld.engine.openvino.planning import make_plan, refuse_unsupported
 from modeld.engine.openvino.readable import check_gguf
 from modeld.engine.openvino.vocabulary import Vocabulary
-from shared.catalog.identity import ResolvedIdentity
+from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
 from shared.errors import ContextOverflow, EngineFailed, ModelLoadFailed, UnsupportedFeature
 from shared.paths import data_root
 
@@ -50,6 +51,10 @@ class OpenVinoEngine:
         """Import the libraries; the build's name."""
         self._library = Library()
         return self._library.digest()
+
+    def accelerators(self, identity: RequestedIdentity) -> tuple[str, ...]:
+        """As the contract says."""
+        return discrete(self._library_of().openvino.Core(), identity)
 
     # --- load ----------------------------------------------------------------------------------
 

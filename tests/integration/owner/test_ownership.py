@@ -15,10 +15,9 @@ import msgspec
 import pytest
 
 from modeld.owner import predecessor
-from modeld.owner.device import DeviceLease
 from modeld.owner.ownership import Ownership
 from modeld.store.store import Store
-from shared.errors import DeviceBusy, DiskFull, NotOwner
+from shared.errors import DiskFull, NotOwner
 from shared.lease import files, identity, reader
 from shared.lease.record import Identity, LeaseRecord, Meta, Released, Worker, encode
 from shared.paths import DataRoot
@@ -220,26 +219,3 @@ async def test_a_new_endpoint_is_published_in_the_lease(root: DataRoot, make: Ma
     survey = reader.survey(root)
     assert survey.owner is not None
     assert (survey.owner.endpoint, survey.owner.backend) == ("unix:/after", "llama")
-
-
-async def test_two_data_roots_on_one_device(short_tmp: Path) -> None:
-    lost = threading.Event()
-
-    def lease(name: str) -> DeviceLease:
-        return DeviceLease(
-            short_tmp / "run", "CUDA:0 / GPU-1", name, ttl=1.0, root=DataRoot(short_tmp / name), on_lost=lost.set
-        )
-
-    one, two = lease("one"), lease("two")
-    one.take()
-    one.take()
-    with pytest.raises(DeviceBusy, match=str(short_tmp / "one")):
-        two.take()
-    one.release("unload")
-    two.take()
-    assert two.valid()
-    assert not one.valid()
-    two.release("unload")
-    one.take()  # a device, unlike the root, is held as often as it is needed
-    one.release("unload")
-    assert not lost.is_set()

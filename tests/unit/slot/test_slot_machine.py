@@ -112,6 +112,7 @@ SAMPLES: dict[type[ev.Event], list[ev.Event]] = {
     ev.OperationStuck: [ev.OperationStuck(lease=7, reason="x"), ev.OperationStuck(lease=99, reason="x")],
     ev.Ticked: [ev.Ticked(idle_ttl=None), ev.Ticked(idle_ttl=1.0), ev.Ticked(idle_ttl=1e9)],
     ev.OwnerLost: [ev.OwnerLost()],
+    ev.DeviceLost: [ev.DeviceLost(error=ERROR)],
     ev.OwnerRenewed: [ev.OwnerRenewed(floor=5)],
     ev.GenerationFloor: [ev.GenerationFloor(floor=5)],
     ev.ShutdownAsked: [ev.ShutdownAsked()],
