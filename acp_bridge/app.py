@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import os
-import signal
-import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
-from acp_bridge.acp.server import AcpServer
+from acp_bridge.life import stop_at_signals, stop_with_parent
 from shared.endpoint.stdio import stdio_stream
 from shared.paths import config_file, data_root
 from shared.settings import load_settings
 
 if TYPE_CHECKING:
+    from anyio.abc import ByteStream
+
     from acp_bridge.core import Core
     from shared.paths import DataRoot
     from shared.settings import Settings
 
-#: How often the parent is looked for; each look wakes an idle process.
-PARENT_CHECK_S = 15.0
 
-
-def make_core(root: DataRoot, settings: Settings) -> Core:
-    """Everything behind a face, wired and not yet running."""
+def make_core(root: DataRoot, settings: Settings, client: Callable[[], str] | None = None) -> Core:
+    """Everything behind a face, wired and not yet running. `client` names the editor for others; without it the face
+    that is attached does.
+    """
     from acp_bridge.core import Core
     from acp_bridge.daemon.client import Daemon
     from acp_bridge.daemon.records import Records, records_dialler
@@ -44,7 +44,7 @@ def make_core(root: DataRoot, settings: Settings) -> Core:
     faces: list[Core] = []
 
     def name() -> str:
-        return faces[0].client_name
+        return client() if client is not None else faces[0].client_name
 
     daemon = Daemon(
         records_dialler(records),
@@ -67,37 +67,51 @@ def make_core(root: DataRoot, settings: Settings) -> Core:
 
 def serve_acp(source: int, output: int) -> int:
     """Serve ACP on two descriptors until the editor goes; gives the exit code."""
+    from acp_bridge.acp.server import AcpServer
+
     settings = load_settings(file=config_file())
     root = data_root()
     anyio.run(_serve, AcpServer(lambda: make_core(root, settings), settings), source, output)
     return 0
 
 
-async def _serve(server: AcpServer, source: int, output: int) -> None:
+def serve_lsp(source: int, output: int) -> int:
+    """Serve LSP on two descriptors until the editor goes; gives the exit code."""
+    from acp_bridge.lsp.server import LspServer
+
+    settings = load_settings(file=config_file())
+    root = data_root()
+
+    def core_of(client: Callable[[], str]) -> Core:
+        return make_core(root, settings, client)
+
+    server = LspServer(core_of, root, settings)
+    anyio.run(_serve, server, source, output)
+    return server.exit_code
+
+
+class Server(Protocol):
+    """A face as the process runs it."""
+
+    async def serve(self, stream: ByteStream) -> None:
+        """Until the editor closes its side, or `stop`."""
+        ...
+
+    def stop(self) -> None:
+        """End the connection from this side."""
+        ...
+
+    def close(self) -> None:
+        """Write what is left, after `serve`. Bounded."""
+        ...
+
+
+async def _serve(server: Server, source: int, output: int) -> None:
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(_watch_signals, server)
-            group.start_soon(_watch_parent, server)
+            group.start_soon(stop_at_signals, server.stop)
+            group.start_soon(stop_with_parent, server.stop)
             await server.serve(stdio_stream(output, source))
             group.cancel_scope.cancel()
     finally:
         server.close()
-
-
-async def _watch_parent(server: AcpServer) -> None:
-    """An editor that was killed may leave its end of the pipe to another process, which keeps it open."""
-    parent = os.getppid()
-    while True:
-        await anyio.sleep(PARENT_CHECK_S)
-        if os.getppid() != parent:
-            server.stop()
-            return
-
-
-async def _watch_signals(server: AcpServer) -> None:
-    if sys.platform == "win32":
-        return  # there are no signals to wait for; the editor closes the pipe or ends the process
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-        async for _ in signals:
-            server.stop()
-            return

@@ -20,7 +20,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """Asked beside a card: `card` is its id, shown with `title` when the face does not know it yet."""
+    """Asked beside a card: `card` is its id, shown with `title` when the face does not know it yet.
+
+    A question about a switch names the `active` model, the `wanted` one and the clients that use the active one.
+    """
 
     card: str
     title: str
@@ -28,6 +31,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     items: list[Item] = []
     places: list[Place] = []
     answers: list[Answer]
+    active: str = ""
+    wanted: str = ""
+    in_use_by: list[str] = []
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):

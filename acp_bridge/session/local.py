@@ -76,26 +76,40 @@ class LocalModel:
 
         return await self._consented(attempt, params.model, cancel, asker, card)
 
-    async def load(self, name: str, asker: Asker, cancel: Cancel, card: str) -> api.LoadResult:
-        """Load a model outside of a turn, asked for by the user."""
+    async def load(
+        self, name: str, asker: Asker, cancel: Cancel, card: str, config: api.LoadConfig | None = None
+    ) -> api.LoadResult:
+        """Load a model outside of a turn, asked for by the user; another one goes if need be."""
         await self._daemon.wait(cancel, asker.waiting)
+        wanted = api.LoadParams(model=name, config=config or api.LoadConfig(), on_busy="wait")
 
         async def attempt(*, consent: bool) -> api.LoadResult:
             try:
-                return await self._load(name, cancel, asker, switch=consent)
+                return await self._load(wanted, cancel, asker, switch=consent)
             except ModelSwitchRequired as error:
-                users = self._others()
+                users = self.others()
                 if users:
                     raise ModelSwitchRequired(active=error.active, requested=name, in_use_by=users) from error
-            return await self._load(name, cancel, asker, switch=True)
+            return await self._load(wanted, cancel, asker, switch=True)
 
         return await self._consented(attempt, name, cancel, asker, card)
 
-    async def _load(self, name: str, cancel: Cancel, asker: Asker, *, switch: bool) -> api.LoadResult:
-        params = api.LoadParams(model=name, allow_switch=switch, on_busy="wait")
+    async def load_alone(
+        self, name: str, asker: Asker, cancel: Cancel, config: api.LoadConfig | None = None
+    ) -> api.LoadResult:
+        """Load into a slot that no other model holds. Raises ModelSwitchRequired else."""
+        await self._daemon.wait(cancel, asker.waiting)
+        wanted = api.LoadParams(model=name, config=config or api.LoadConfig(), on_busy="wait")
+        try:
+            return await self._load(wanted, cancel, asker, switch=False)
+        except ModelSwitchRequired as error:
+            raise ModelSwitchRequired(active=error.active, requested=name, in_use_by=self.others()) from error
+
+    async def _load(self, wanted: api.LoadParams, cancel: Cancel, asker: Asker, *, switch: bool) -> api.LoadResult:
+        params = msgspec.structs.replace(wanted, allow_switch=switch)
         return await cancel.race(lambda: self._daemon.call("model/load", params, api.LoadResult, asker.progress))
 
-    def _others(self) -> list[str]:
+    def others(self) -> list[str]:
         """The clients that use or wait for the slot now, without this one."""
         status = self._daemon.status
         if status is None:

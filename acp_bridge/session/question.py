@@ -29,6 +29,9 @@ def switch_question(card: str, active: str, wanted: str, in_use_by: Sequence[str
             Answer(id=WAIT, name=f"Wait for {users}", kind="allow_once"),
             Answer(id=DECLINE, name="Cancel", kind="reject_once"),
         ],
+        active=active,
+        wanted=wanted,
+        in_use_by=list(dict.fromkeys(in_use_by)),
     )
 
 
