@@ -23,6 +23,10 @@ def run(arguments: Sequence[str]) -> int:
         from acp_bridge.install.command import main as install
 
         return install(options)
+    if options.command == "export":
+        from acp_bridge.archive import export
+
+        return export(options)
     if options.command == "models":
         from acp_bridge.reports import models
 
@@ -40,12 +44,23 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"acp-bridge {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
     commands.add_parser("acp", help="serve an editor that speaks ACP, on standard input and output")
+    commands.add_parser("lsp", help="serve an editor that speaks LSP (VS Code), on standard input and output")
     _chat(commands.add_parser("chat", help="one turn, end to end through a spawned bridge"))
     _install(commands.add_parser("install", help="put acp-bridge into an editor's settings, or take it out"))
+    _export(commands.add_parser("export", help="a saved conversation as Markdown, or the list of them"))
     for name, text in (("models", "the models an editor would show"), ("doctor", "check what works")):
         reading = commands.add_parser(name, help=text)
         reading.add_argument("--json", action="store_true", help="for programs")
     return parser
+
+
+def _export(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("conversation", nargs="?", help="its id, or how it begins; the newest one when left out")
+    parser.add_argument("--list", action="store_true", help="list the saved conversations, newest first")
+    parser.add_argument("--cwd", metavar="FOLDER", help="of this folder instead of the current one")
+    parser.add_argument("--all", action="store_true", help="of every folder")
+    parser.add_argument("--output", "-o", metavar="FILE", help="write there instead of to standard output")
+    parser.add_argument("--json", action="store_true", help="for programs: the list, or every saved event")
 
 
 def _install(parser: argparse.ArgumentParser) -> None:

@@ -192,6 +192,17 @@ class Core(Choices):
         except ConversationBusy as error:
             live.read_only_for = str(error.opened_in)
 
+    async def saved(self, conversation_id: str) -> Conversation:
+        """A conversation to read, whether it is open here or not. Raises UnknownConversation."""
+        live = self._live.get(conversation_id)
+        if live is not None:
+            live.recorder.flush()
+            return live.conversation
+        conversation = await self.store.load(conversation_id)
+        if conversation is None:
+            raise UnknownConversation
+        return conversation
+
     def find(self, conversation_id: str) -> LiveConversation | None:
         """An open conversation, or None."""
         return self._live.get(conversation_id)
@@ -245,7 +256,7 @@ class Core(Choices):
             if live.missed:
                 missed, live.missed = live.missed, ""
                 turn.remark(missed)
-            parts = await cancel.race(lambda: attached(parts, self._workspace(live, ATTACHED_WINDOW)))
+            parts = await cancel.race(lambda: attached(parts, self.workspace(live, ATTACHED_WINDOW)))
             ended = await turn.run(parts, lambda: self.prepare(live, turn))
             live.last_model = ended.model or live.last_model
             return ended
@@ -295,7 +306,7 @@ class Core(Choices):
             tools += servers.tools()
             for line in servers.take_problems():
                 turn.remark(line)
-        return ToolRunner(live, tools, self._workspace(live, model.window))
+        return ToolRunner(live, tools, self.workspace(live, model.window))
 
     def _remotes_changed(self) -> None:
         self.models.remotes = self.providers.models()
@@ -305,7 +316,8 @@ class Core(Choices):
         """A local model as one turn sees it."""
         return BoundLocal(self.local, self.daemon, self.settings, row)
 
-    def _workspace(self, live: LiveConversation, window: int) -> Workspace:
+    def workspace(self, live: LiveConversation, window: int) -> Workspace:
+        """Its files as tools see them; `window` in tokens bounds one result."""
         return Workspace(live.id, self.roots(live), self.face, result_limit(window))
 
     def resolve(self, live: LiveConversation, current: str) -> api.LibraryRow | RemoteModel:

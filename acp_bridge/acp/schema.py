@@ -266,6 +266,12 @@ class PromptResult(Outgoing):
     meta: dict[str, Any] | UnsetType = msgspec.field(default=UNSET, name="_meta")
 
 
+class ExportResult(Outgoing):
+    """Our own `_modeld/export`."""
+
+    markdown: str
+
+
 class Empty(Outgoing):
     """An answer without content."""
 

@@ -26,6 +26,8 @@ COMMANDS: tuple[Slash, ...] = (
     Slash(name="switch", description="Pick a model and load it now", hint="name of a model"),
     Slash(name="context", description="How full the window is"),
     Slash(name="compact", description="Replace the conversation so far by a summary of it"),
+    Slash(name="export", description="Save this conversation as a Markdown file", hint="name of the file"),
+    Slash(name="tools", description="Give the model tools, or take them away", hint="on or off"),
     Slash(name="doctor", description="Check modeld, the library and this conversation"),
     Slash(name="start", description="Start modeld on this computer"),
 )

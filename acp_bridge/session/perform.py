@@ -9,6 +9,8 @@ from acp_bridge.picker import RemoteModel, describe, size_text
 from acp_bridge.session.cancel import TurnCancelled
 from acp_bridge.session.commands import help_text
 from acp_bridge.session.events import Compacted, OptionsChanged, TurnEnded
+from acp_bridge.session.export import file_name, markdown
+from acp_bridge.session.face import ToolFailed
 from acp_bridge.session.state import messages_of
 from shared.errors import ModeldError
 from shared.protocol import api
@@ -99,6 +101,28 @@ class Performer:
         live.conversation.dropped = 0
         live.recorder.touch()
         return f"The conversation so far is replaced by this summary:\n\n{summary}"
+
+    async def _export(self, live: LiveConversation, turn: Turn, argument: str) -> str:
+        """Asked for by the user in words, so it asks nothing back; but it replaces no file."""
+        if live.conversation.empty:
+            return "There is nothing to export yet."
+        workspace = self._core.workspace(live, 0)
+        try:
+            path = workspace.resolve(argument or file_name(live.conversation))
+            if await workspace.read_or_none(path) is not None:
+                return f"{workspace.shown(path)} exists already; name another file: `/export <file>`."
+            await workspace.write(path, markdown(live.conversation))
+        except ToolFailed as error:
+            return f"Not exported: {error}."
+        return f"This conversation is in {workspace.shown(path)}."
+
+    async def _tools(self, live: LiveConversation, turn: Turn, argument: str) -> str:
+        if argument not in ("", "on", "off"):
+            return "Say `/tools on` or `/tools off`."
+        if argument:
+            self._core.set_tools(live, argument == "on")
+            self._core.show(live, OptionsChanged())
+        return f"The model gets {'its' if self._core.tools_on(live) else 'no'} tools."
 
     async def _doctor(self, live: LiveConversation, turn: Turn, argument: str) -> str:
         core = self._core

@@ -25,6 +25,7 @@ METHODS: dict[str, str] = {
     "session/set_config_option": "session_set_config_option",
     "session/prompt": "session_prompt",
     "_modeld/take_over": "take_over",
+    "_modeld/export": "export",
 }
 
 

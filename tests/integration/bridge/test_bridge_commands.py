@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from bridge_fakes import Bench, active, bridge, conversation, running, says
+from bridge_fakes import Bench, active, bridge, conversation, opened, running, says
+from shared.errors import ModeldError
 from shared.protocol import api
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
@@ -22,7 +23,19 @@ async def test_help_lists_every_command(bench: Bench) -> None:
     async with running(bench), bridge(bench) as client:
         await client.initialize()
         answer = await say(client, await client.new(), "/help")
-        for name in ("model", "status", "load", "unload", "switch", "context", "compact", "doctor", "start"):
+        for name in (
+            "model",
+            "status",
+            "load",
+            "unload",
+            "switch",
+            "context",
+            "compact",
+            "export",
+            "tools",
+            "doctor",
+            "start",
+        ):
             assert f"/{name}" in answer
         (update,) = [update for _, update in client.updates if update["sessionUpdate"] == "available_commands_update"]
         assert "help" in [command["name"] for command in update["availableCommands"]]
@@ -119,3 +132,40 @@ async def test_start_is_the_only_way_that_starts_modeld(bench: Bench, monkeypatc
         assert ran == []
         assert "modeld started" in await say(client, session, "/start")
         assert ran[0][-2:] == ["modeld", "start"]
+
+
+async def test_export_writes_a_file_into_the_workspace_and_replaces_none(bench: Bench) -> None:
+    work = bench.folder / "work"
+    work.mkdir()
+    async with running(bench), opened(bench) as (client, _):
+        session = await client.new(str(work))
+        assert "nothing to export" in await say(client, session, "/export")
+        await say(client, session, "Fix the bug")
+        name = f"fix-the-bug-{session[:8]}.md"
+        assert name in await say(client, session, "/export")
+        assert "Hello world" in (work / name).read_text()
+        assert "exists already" in await say(client, session, "/export")
+        assert "outside of the workspace" in await say(client, session, "/export ../out.md")
+        await say(client, session, "/export notes/talk.md")
+        assert (work / "notes" / "talk.md").read_text().startswith("# Fix the bug")
+
+
+async def test_export_by_method_of_an_open_and_a_saved_conversation(bench: Bench) -> None:
+    async with running(bench), opened(bench) as (client, session):
+        await say(client, session, "Fix the bug")
+        first = await client.request("_modeld/export", {"sessionId": session})
+        assert "Hello world" in first["markdown"]
+        await client.request("session/close", {"sessionId": session})
+        assert await client.request("_modeld/export", {"sessionId": session}) == first
+        with pytest.raises(ModeldError) as unknown:
+            await client.request("_modeld/export", {"sessionId": "nobody"})
+        assert unknown.value.code == -32002
+
+
+async def test_tools_by_command(bench: Bench) -> None:
+    async with running(bench) as daemon, opened(bench) as (client, session):
+        assert "no tools" in await say(client, session, "/tools")
+        assert "its tools" in await say(client, session, "/tools on")
+        await say(client, session, "hi")
+        assert daemon.turns[0].tools
+        assert "/tools on" in await say(client, session, "/tools maybe")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from acp_bridge.session.database import PAGE
+from acp_bridge.session.database import PAGE, STEPS
 from acp_bridge.session.events import Card, Said, TextPart, TurnEnded, UserSaid
 from acp_bridge.session.recorder import Recorder
 from acp_bridge.session.state import Conversation
-from acp_bridge.session.store import CLAIM_TTL, EMPTY_KEPT_S, Claimant, Store
+from acp_bridge.session.store import CLAIM_TTL, DAY_S, EMPTY_KEPT_S, Claimant, Store
 from counts import scaled
 from shared.clock import ManualClock
 from shared.errors import ConversationBusy, RootUnusable
@@ -36,6 +36,11 @@ def said(conversation: str, store: Store, *texts: str) -> Conversation:
     for place, text in enumerate(texts):
         store.put(conversation, place, Said(message="m", text=text))
     return made
+
+
+def aged(store: Store, conversation: str, updated: float) -> None:
+    store.save(Conversation(id=conversation, cwd="/w", created=updated, updated=updated))
+    store.put(conversation, 0, Said(message="m", text="hi"))
 
 
 async def test_events_come_back_in_order(store: Store) -> None:
@@ -138,6 +143,70 @@ async def test_empty_conversations_are_forgotten_after_a_day(store: Store) -> No
     store.sweep(EMPTY_KEPT_S + 2, set())
     assert await store.load("empty") is None
     assert await store.load("full") is not None
+
+
+async def test_old_conversations_are_forgotten_only_when_that_was_asked_for(store: Store) -> None:
+    for number in range(4):
+        aged(store, f"c{number}", updated=number * DAY_S)
+    now = 4 * DAY_S
+    store.sweep(now, set())
+    assert len(await store.list(None, None, set())) == 4, "nothing is lost by default"
+    store.sweep(now, set(), days=2.5)
+    assert [row.id for row in await store.list(None, None, set())] == ["c3", "c2"]
+    store.sweep(now, set(), count=1)
+    assert [row.id for row in await store.list(None, None, set())] == ["c3"]
+
+
+async def test_retention_never_takes_an_open_or_claimed_one(tmp_path: Path) -> None:
+    store = Store(tmp_path / "bridge.db", lambda pid, token: pid != 3)
+    dead = Claimant(pid=3, token="c", holder="Emacs")
+    for number, holder in enumerate([None, ME, OTHER, dead]):
+        aged(store, f"c{number}", updated=0.0)
+        if holder is not None:
+            await store.claim(f"c{number}", holder, 10 * DAY_S)
+    aged(store, "open", updated=0.0)
+    said("empty", store)
+    await store.claim("empty", OTHER, 10 * DAY_S)
+    store.sweep(10 * DAY_S, {"open"}, days=1, count=1)
+    left = {row.id for row in await store.list(None, None, {"empty"})}
+    assert left == {"c1", "c2", "open", "empty"}, "what lives in a process stays, what a dead one held goes"
+    await store.flush()
+    with sqlite3.connect(tmp_path / "bridge.db") as db:
+        assert {row[0] for row in db.execute("select conversation from claims")} == {"c1", "c2", "empty"}
+        assert {row[0] for row in db.execute("select conversation from events")} == {"c1", "c2", "open"}
+    db.close()
+    store.close()
+
+
+async def test_an_older_database_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "bridge.db"
+    with sqlite3.connect(path) as db:
+        db.executescript(f"{STEPS[0]} pragma user_version = 1;")
+        db.execute("insert into conversations values('c', '/w', '[]', 'T', 'alpha', 'code', '', 0, 1.0, 2.0)")
+        db.execute("insert into events values('c', 0, ?)", (b'{"event":"said","message":"m","text":"kept"}',))
+    db.close()
+    stores = [Store(path, lambda pid, token: True) for _ in range(2)]
+    for store in stores:
+        store.start()  # two bridges of the new version start at once
+    for store in stores:
+        loaded = await store.load("c")
+        assert loaded is not None
+        assert (loaded.title, loaded.tools, loaded.events) == ("T", "", [Said(message="m", text="kept")])
+        store.close()
+
+
+async def test_a_failed_migration_leaves_the_older_tables_whole(tmp_path: Path) -> None:
+    path = tmp_path / "bridge.db"
+    with sqlite3.connect(path) as db:
+        db.executescript(f"{STEPS[0]} pragma user_version = 1; alter table conversations add column tools text;")
+    db.close()
+    store = Store(path, lambda pid, token: True)
+    with pytest.raises(RootUnusable):
+        await store.load("c")
+    store.close()
+    with sqlite3.connect(path) as db:
+        assert db.execute("pragma user_version").fetchone() == (1,)
+    db.close()
 
 
 async def test_the_list_shows_empty_ones_only_while_open(store: Store) -> None:
