@@ -19,7 +19,7 @@ def main(options: argparse.Namespace) -> int:
     progress = Progress()
     params = api.PullParams(source=_absolute(options.source), name=options.name, digest=options.digest)
     try:
-        result = anyio.run(_by_daemon, context, params, progress)
+        result = asked = anyio.run(_by_daemon, context, params, progress)
         if result is None:
             result = _alone(context, params, progress)
     finally:
@@ -28,6 +28,8 @@ def main(options: argparse.Namespace) -> int:
         print_json(result)
     else:
         print(f"{result.name} is in the library ({size_text(result.size_bytes)}): {result.path}")
+        if asked is None:
+            print("Next: `modeld start`, then `acp-bridge install zed` (or jetbrains, vscode, neovim).")
     return codes.OK
 
 

@@ -9,7 +9,6 @@ finds it done.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -49,7 +48,7 @@ def pull(
     name: str | None = None,
     environ: Mapping[str, str] = os.environ,
     pause: Callable[[float], None] = time.sleep,
-    pip: Sequence[str] = (sys.executable, "-m", "pip"),
+    pip: Sequence[str] = (),
 ) -> PullResult:
     """Bring a model into `<root>/models`; blocks, so run it in a thread.
 

