@@ -1,7 +1,8 @@
 """The same engine in one process, without daemon, worker or bridge: `python -m bench.direct BACKEND FOLDER NAME`.
 
 Reads one JSON command a line, answers one JSON object a line: `{"do": "turn", "prompt": P, "tokens": N}` evaluates P
-tokens (warm as far as they are) and decodes N greedily; `{"do": "cold", "prompt": P}` prefills P tokens never seen.
+tokens (warm as far as they are) and decodes N, sampled by the defaults; `{"do": "cold", "prompt": P}` prefills P
+tokens never seen.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Direct:
         self.engine = make_engine(backend, AbortFlag())
         self.engine.prepare()
         identity = RequestedIdentity(backend=backend, name=entry.name, digest=entry.digest, path=str(entry.path))
-        self.engine.load(
+        self.loaded = self.engine.load(
             LoadRequest(identity=identity, model=entry.facts(), num_ctx=int(os.environ.get("BENCH_CTX", "4096"))),
             lambda done, total: None,
         )
@@ -69,9 +70,11 @@ class Direct:
         return (words * (count // len(words) + 1))[:count]
 
     def _run(self, tokens: list[int], count: int) -> dict[str, float]:
-        from modeld.engine.contract import DecodeOptions
+        from modeld.engine.sampling import decode_options
+        from shared.protocol.api import Sampling
 
-        options = DecodeOptions(max_tokens=count)
+        # sampled as a turn is that asks for nothing: a greedy pick would cost less
+        options = decode_options(Sampling(), self.loaded.sampling, self.loaded.capabilities, count)
         began = time.perf_counter()
         first = 0.0
         reused = self.engine.ensure_prefix(tokens)

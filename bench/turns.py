@@ -16,6 +16,7 @@ import psutil
 from bench.table import MIB, Table, percentile, spread
 from clients.bridge import Bridge
 from clients.home import Home
+from clients.schema import LateCheck
 from clients.wire import Wire, user
 
 PAIRS = int(os.environ.get("BENCH_PAIRS", "12"))
@@ -73,10 +74,12 @@ def measure(table: Table, models: str, backend: str) -> None:
     with Home(MODELD_MODEL_FOLDERS=models) as home:
         home.start(backend)
         name = home.model("smollm2")
-        with home.bridge() as editor, Wire(home.root) as wire:
+        with home.bridge(check=LateCheck) as editor, Wire(home.root) as wire:
             editor.initialize()
             _decode(table, home, editor, wire, backend, name)
             _warm(table, home, editor, wire, backend)
+            problems = editor.check.judge() if isinstance(editor.check, LateCheck) else []
+            assert not problems, problems
             _cancel(table, wire, backend, name)
             _status(table, home, wire, backend, name)
             _parked(table, wire, backend, name)

@@ -9,7 +9,7 @@ from shared.protocol.api import Event, Generating, ReasoningDelta, TextDelta, Th
 
 #: The first event leaves at once; later ones wait for company this long (seconds). A screen shows 60
 #: pictures a second, and each message costs the daemon and the bridge time that decode needs too.
-JOIN_SECONDS = 0.02
+JOIN_SECONDS = 0.04
 
 
 class EventStream:

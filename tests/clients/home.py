@@ -100,12 +100,14 @@ class Home:
         assert len(found) == 1, (part, found, [row["name"] for row in rows])
         return str(found[0])
 
-    def bridge(self, *, answer: Answerer = allow_once, **environ: str) -> Bridge:
+    def bridge(
+        self, *, answer: Answerer = allow_once, check: type[WireCheck] = WireCheck, **environ: str
+    ) -> Bridge:
         """A bridge as an editor spawns it."""
         return Bridge(
             [command("acp-bridge"), "acp"],
             {**self.environ, **environ},
-            WireCheck(self.schema),
+            check(self.schema),
             cwd=self.work,
             answer=answer,
         )

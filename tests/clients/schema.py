@@ -132,3 +132,26 @@ class WireCheck:
 
     def _problem(self, what: str, line: str) -> None:
         self.problems.append(f"{what} | {line[:240]!r}")
+
+
+class LateCheck(WireCheck):
+    """Judges when told to, not while the lines come: where time is measured the judge must not take part of it."""
+
+    def __init__(self, schema: Path) -> None:
+        super().__init__(schema)
+        self._lines: list[tuple[bool, str]] = []
+
+    def to_agent(self, line: str) -> None:
+        """Kept until `judge`."""
+        self._lines.append((True, line))
+
+    def from_agent(self, line: str) -> None:
+        """Kept until `judge`."""
+        self._lines.append((False, line))
+
+    def judge(self) -> list[str]:
+        """What was wrong with the lines so far."""
+        lines, self._lines = self._lines, []
+        for ours, line in lines:
+            (super().to_agent if ours else super().from_agent)(line)
+        return self.problems
