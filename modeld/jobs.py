@@ -14,6 +14,7 @@ from shared.protocol import api
 
 if TYPE_CHECKING:
     from modeld.slot.driver import Slot
+    from modeld.turn.lease import TurnLease
     from shared.catalog.library import Library
     from shared.paths import DataRoot
 
@@ -59,10 +60,10 @@ class Jobs:
         from shared.catalog.pull import pull
 
         loop = asyncio.get_running_loop()
-        lease = self._slot.leases.begin("pull", holder, self._slot.now(), "downloading")
+        lease = self._slot.leases.begin("pull", holder, self._slot.now(), "downloading", on_engine=False)
 
         def told(event: Progress) -> None:
-            loop.call_soon_threadsafe(self._tell, job, event.stage, event.done, event.total)
+            loop.call_soon_threadsafe(self._tell, job, lease, event.stage, event.done, event.total)
 
         def work() -> api.PullResult:
             return pull(
@@ -88,7 +89,8 @@ class Jobs:
             if not job.outcome.done():
                 job.outcome.cancel()
 
-    def _tell(self, job: _Pull, stage: str, done: int, total: int) -> None:
+    def _tell(self, job: _Pull, lease: TurnLease, stage: str, done: int, total: int) -> None:
+        lease.stage(stage, self._slot.now(), done=done, total=total)
         job.last = api.JobProgress(done=done, total=total, label=stage)
         for listener in list(job.listeners):
             listener(job.last)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 
-from modeld.memory.policy import Footprint
+from modeld.memory.policy import Arithmetic, Footprint
 from shared.errors import ModeldError, NotOwner
 from shared.protocol.api import LoadConfig
 
@@ -20,6 +20,7 @@ Write = Callable[[], Awaitable[None]]
 #: Name of the hint that holds the last active model (as in modeld.store.tables).
 HINT_MODEL = "active_model"
 _CONFIG_PREFIX = "config:"
+_ARITHMETIC_PREFIX = "arithmetic:"
 
 
 class StoreRecords:
@@ -69,11 +70,24 @@ class StoreRecords:
             found = await self._store.footprint(key, engine, device)
         except ModeldError:
             return None  # unknown: the estimate stands
-        return None if found is None else Footprint(measured_bytes=found.bytes, num_ctx=0, stale=not found.exact)
+        return None if found is None else Footprint(weights_bytes=found.bytes, stale=not found.exact)
 
-    def remember_footprint(self, key: str, engine: str, device: str, fixed_bytes: int) -> None:
+    def remember_footprint(self, key: str, engine: str, device: str, weights_bytes: int) -> None:
         """See Records."""
-        self._later(lambda: self._store.put_footprint(key, engine, device, fixed_bytes))
+        self._later(lambda: self._store.put_footprint(key, engine, device, weights_bytes))
+
+    async def arithmetic(self, key: str) -> Arithmetic | None:
+        """See Records."""
+        try:
+            text = await self._store.hint(_ARITHMETIC_PREFIX + key)
+            return msgspec.json.decode(text, type=Arithmetic) if text else None
+        except (ModeldError, msgspec.DecodeError):
+            return None
+
+    def remember_arithmetic(self, key: str, found: Arithmetic) -> None:
+        """See Records."""
+        text = msgspec.json.encode(found).decode("ascii")
+        self._later(lambda: self._store.set_hint(_ARITHMETIC_PREFIX + key, text))
 
     def save_generation(self, generation: int) -> None:
         """See Records."""

@@ -18,10 +18,10 @@ _MODULES = {"llama": "modeld.engine.llama.dry_run"}
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """A load that is only thought of. `num_ctx` in tokens."""
+    """Loads that are only thought of: one model with each of these contexts, in tokens."""
 
     identity: RequestedIdentity
-    num_ctx: int
+    contexts: tuple[int, ...]
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,8 +32,10 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     compute: int
 
 
-async def ask_engine(identity: RequestedIdentity, num_ctx: int, command: Sequence[str] | None = None) -> Sizes | None:
-    """The engine's own arithmetic, or None where it has none to offer (then the formula has to do).
+async def ask_engine(
+    identity: RequestedIdentity, contexts: Sequence[int], command: Sequence[str] | None = None
+) -> list[Sizes] | None:
+    """The engine's own arithmetic for each context, or None where it has none to offer (then the formula has to do).
 
     None also where the process fails, whatever ends it: an estimate is advice, and the load itself
     will say what is wrong. `command` replaces the process in tests.
@@ -41,7 +43,7 @@ async def ask_engine(identity: RequestedIdentity, num_ctx: int, command: Sequenc
     module = _MODULES.get(identity.backend)
     if module is None:
         return None
-    question = msgspec.msgpack.encode(Question(identity=identity, num_ctx=num_ctx))
+    question = msgspec.msgpack.encode(Question(identity=identity, contexts=tuple(contexts)))
     program = list(command or (sys.executable, "-P", "-m", module))
     with anyio.move_on_after(PLAN_SECONDS):
         try:
@@ -57,7 +59,8 @@ async def ask_engine(identity: RequestedIdentity, num_ctx: int, command: Sequenc
         if done.returncode != 0:
             return None
         try:
-            return msgspec.msgpack.decode(done.stdout, type=Sizes)
+            sizes = msgspec.msgpack.decode(done.stdout, type=list[Sizes])
         except msgspec.MsgspecError:
             return None
+        return sizes if len(sizes) == len(contexts) else None
     return None

@@ -20,18 +20,33 @@ from shared.settings import Settings
 USUAL_KV = "f16"
 
 
-class Footprint(msgspec.Struct, frozen=True, kw_only=True):
-    """What a load of this model really took, in bytes, at `num_ctx` tokens with this KV type.
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes that grow with the context: `fixed + per_token * tokens`."""
 
-    `kv_scale`: the engine's own arithmetic of the attention memory over ours. `stale`: it still informs, but the
-    plan stays an estimate.
+    fixed: float
+    per_token: float
+
+    def at(self, tokens: int) -> int:
+        """Bytes for a context of so many tokens."""
+        return max(int(self.fixed + self.per_token * tokens), 0)
+
+
+class Arithmetic(msgspec.Struct, frozen=True, kw_only=True):
+    """The engine's own sums for a model, from a dry run: before any load it knows more than a header tells."""
+
+    weights: int
+    kv: Line
+    compute: Line
+
+
+class Footprint(msgspec.Struct, frozen=True, kw_only=True):
+    """What a load of this model really took in bytes, its attention memory and working buffers apart.
+
+    `stale`: measured with another engine version. It still informs, but the plan stays an estimate.
     """
 
-    measured_bytes: int
-    num_ctx: int
-    kv_type: str = USUAL_KV
+    weights_bytes: int
     stale: bool = False
-    kv_scale: float = 1.0
 
 
 class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,12 +69,18 @@ def plan(
     memory: DeviceMemory,
     settings: Settings,
     footprint: Footprint | None = None,
+    engine: Arithmetic | None = None,
+    adapters: int = 0,
 ) -> MemoryPlan:
-    """The numbers for `wanted`, also where they do not fit (see `require`). Raises UnsupportedFeature (KV type)."""
+    """The numbers for `wanted`, also where they do not fit (see `require`). Raises UnsupportedFeature (KV type).
+
+    What was measured goes before the engine's own arithmetic, that before the formula over the header.
+    `adapters`: bytes of the adapters' files.
+    """
     kv_type = USUAL_KV if wanted.kv_type == AUTO else wanted.kv_type
     if kv_type not in fit.KV_TYPES:
         raise UnsupportedFeature(feature=f"KV type {kv_type}")
-    cost = _Cost(entry, kv_type, footprint)
+    cost = Cost(entry, wanted.backend, kv_type, footprint, engine, adapters)
     reserve = reserve_bytes(memory.total, settings)
     available = memory.free - reserve
     most = _most(entry, wanted, settings)
@@ -70,13 +91,15 @@ def plan(
         device=memory.device,
         weights_bytes=cost.weights,
         kv_bytes=kv,
-        compute_bytes=cost.compute,
-        required_bytes=cost.weights + kv + cost.compute,
+        compute_bytes=cost.compute(num_ctx),
+        adapters_bytes=cost.adapters,
+        required_bytes=cost.required(num_ctx),
         free_bytes=memory.free,
         reserve_bytes=reserve,
         num_ctx=num_ctx,
         fits=fits or None,
         estimate=footprint is None or footprint.stale,
+        source="measured" if footprint is not None else "engine" if engine is not None else "header",
     )
 
 
@@ -118,32 +141,53 @@ def _context(wanted: RequestedIdentity, fits: int, most: int, least: int) -> int
     return max(least, min(fits, most))
 
 
-class _Cost:
-    """Bytes of one model: from a measured load where there is one, else from its header."""
+class Cost:
+    """Bytes of one model, from the best source there is."""
 
-    def __init__(self, entry: ModelEntry, kv_type: str, footprint: Footprint | None) -> None:
+    def __init__(
+        self,
+        entry: ModelEntry,
+        backend: str,
+        kv_type: str,
+        footprint: Footprint | None,
+        engine: Arithmetic | None,
+        adapters: int = 0,
+    ) -> None:
         self._entry = entry
         self._kv_type = kv_type
-        self._kv_scale = footprint.kv_scale if footprint is not None else 1.0
-        self.compute = fit.compute_bytes(entry)
-        self.weights = fit.weights_bytes(entry) or entry.size_bytes
+        self._engine = engine
+        self.adapters = 0 if footprint is not None else adapters  # what was measured holds them
         if footprint is not None:
-            # What was measured holds weights, buffers and the KV of its context; the KV part is arithmetic.
-            beside = footprint.measured_bytes - fit.kv_bytes(entry, footprint.num_ctx, footprint.kv_type)
-            self.weights = max(beside - self.compute, 0)
+            self.weights = footprint.weights_bytes
+        elif engine is not None:
+            self.weights = engine.weights
+        elif backend == "openvino" and entry.format == "gguf":
+            self.weights = fit.unpacked_bytes(entry) or entry.size_bytes
+        else:
+            self.weights = fit.weights_bytes(entry) or entry.size_bytes
 
     def kv(self, num_ctx: int) -> int:
-        return int(fit.kv_bytes(self._entry, num_ctx, self._kv_type) * self._kv_scale)
+        """Attention memory."""
+        if self._engine is not None:
+            return self._engine.kv.at(num_ctx)
+        return fit.kv_bytes(self._entry, num_ctx, self._kv_type)
+
+    def compute(self, num_ctx: int) -> int:
+        """Working buffers."""
+        return self._engine.compute.at(num_ctx) if self._engine is not None else fit.compute_bytes(self._entry)
+
+    def required(self, num_ctx: int) -> int:
+        """All together."""
+        return self.weights + self.adapters + self.kv(num_ctx) + self.compute(num_ctx)
 
     def largest(self, available: int, most: int) -> int:
         """The largest context up to `most` tokens that `available` bytes hold, in steps; 0: none."""
-        fixed = self.weights + self.compute
-        if fixed + self.kv(most) <= available:
+        if self.required(most) <= available:
             return most
         low, high = 0, most // fit.STEP
         while low < high:
             middle = (low + high + 1) // 2
-            if fixed + self.kv(middle * fit.STEP) <= available:
+            if self.required(middle * fit.STEP) <= available:
                 low = middle
             else:
                 high = middle - 1

@@ -24,7 +24,7 @@ async def describe(slot: Slot, params: api.DescribeParams) -> api.ModelInfo:
     warnings: list[str] = []
     try:
         config = merged(params.config, await slot.records.config(entry.name))
-        plan = await slot.loads.plan_for(entry, identity_of(entry, config, slot.backend), careful=not reason)
+        plan = await slot.loads.planner.plan(entry, identity_of(entry, config, slot.backend))
     except ModeldError as error:
         warnings.append(error.message)
     if plan is not None and plan.required_bytes + plan.reserve_bytes > plan.free_bytes:

@@ -9,17 +9,15 @@ import anyio
 import anyio.to_thread
 
 from modeld.engine.messages import Load
-from modeld.engine.plan import ask_engine
 from modeld.memory import policy
 from modeld.memory.probe import private_bytes
 from modeld.slot import effects as fx
 from modeld.slot import events as ev
+from modeld.slot.planner import Planner
 from modeld.slot.ports import ReadMemory
 from modeld.slot.request import footprint_key, identity_of, merged, require_servable
 from modeld.slot.work import Stopped, Work
 from modeld.turn.queue import fits
-from shared.catalog import fit
-from shared.catalog.identity import AUTO
 from shared.errors import InsufficientMemory, ModeldError, from_wire
 from shared.lease.crashpoint import crash_point
 from shared.protocol import api
@@ -38,12 +36,12 @@ class Loads:
     def __init__(self, slot: Slot, read_memory: ReadMemory) -> None:
         self._slot = slot
         self.read_memory = read_memory
+        self.planner = Planner(slot, read_memory, self.given_back)
         self.seconds: dict[str, float] = {}
         self.capabilities: dict[str, Any] = {}
         self.measured: int | None = None
         self.warnings: list[str] = []
         self.plan: api.MemoryPlan | None = None
-        self.runtime_digest = ""
         self.entry: ModelEntry | None = None
         self.fraction = 0.0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
@@ -105,41 +103,10 @@ class Loads:
 
     async def _validate(self, entry: ModelEntry, target: RequestedIdentity) -> None:
         """The memory plan, with what a switch would give back counted as free."""
-        try:
-            policy.require(await self.plan_for(entry, target))
-        except InsufficientMemory:
-            # The formula overestimates some models several times: a refusal is checked with the engine.
-            policy.require(await self.plan_for(entry, target, careful=True))
+        policy.require(await self.planner.plan(entry, target))
 
-    async def plan_for(self, entry: ModelEntry, target: RequestedIdentity, *, careful: bool = False) -> api.MemoryPlan:
-        """The arithmetic of loading `target` in place of what is resident. Raises UnsupportedFeature.
-
-        `careful`: where nothing was measured yet, the engine is asked in a process to throw away.
-        """
-        memory = self.read_memory()
-        free = memory.free + self._given_back()
-        seen = policy.DeviceMemory(device=memory.device, total=memory.total, free=min(free, memory.total))
-        key = footprint_key(target)
-        footprint = await self._slot.records.footprint(key, self.runtime_digest, memory.device) or self._asked.get(key)
-        plan = policy.plan(entry, target, seen, self._slot.settings, footprint)
-        if footprint is None and careful:
-            footprint = await self._ask_engine(entry, target, plan.num_ctx)
-            plan = policy.plan(entry, target, seen, self._slot.settings, footprint)
-        return plan
-
-    async def _ask_engine(self, entry: ModelEntry, target: RequestedIdentity, num_ctx: int) -> policy.Footprint | None:
-        sizes = await ask_engine(target, num_ctx)
-        if sizes is None:
-            return None
-        kv_type = policy.USUAL_KV if target.kv_type == AUTO else target.kv_type
-        ours = fit.kv_bytes(entry, num_ctx, kv_type)
-        scale = sizes.kv / ours if ours else 1.0
-        fixed = sizes.weights + sizes.compute + fit.kv_bytes(entry, 0, kv_type)
-        found = policy.Footprint(measured_bytes=fixed, num_ctx=0, kv_type=kv_type, stale=True, kv_scale=scale)
-        self._asked[footprint_key(target)] = found
-        return found
-
-    def _given_back(self) -> int:
+    def given_back(self) -> int:
+        """Bytes that the end of the resident model would free."""
         # Mapped weights count as free already; what the process holds alone is what its end gives back.
         state = self._slot.machine.state
         if state.active is None:
@@ -222,7 +189,7 @@ class Loads:
                 return
             entry, _ = self._entries[job]
             try:
-                plan = policy.require(await self.plan_for(entry, state.load.target))
+                plan = policy.require(await self.planner.plan(entry, state.load.target))
             except InsufficientMemory as error:
                 if slot.now() < deadline and state.load.unloads:
                     await anyio.sleep(_RECOVERY_POLL)
@@ -266,7 +233,7 @@ class Loads:
                 await slot.owner.name_worker(host.pid, host.start_token)
             await slot.owner.confirm()
             imported = await host.imported()
-            self.runtime_digest = imported.runtime_digest
+            self.planner.runtime_digest = imported.runtime_digest
             devices = () if load.target.device == "CPU" else await host.devices(load.target)
             await slot.owner.hold_devices(devices, host.pid, host.start_token)
             crash_point("load.allowed")
@@ -280,10 +247,7 @@ class Loads:
             lease.end()
         self._take(entry, plan, loaded.measured_bytes, loaded.capabilities, loaded.warnings)
         self.seconds[entry.name] = loaded.seconds
-        kv = fit.kv_bytes(entry, loaded.identity.num_ctx, _kv(loaded.identity.kv_type)) - fit.kv_bytes(entry, 0)
-        slot.records.remember_footprint(
-            footprint_key(load.target), self.runtime_digest, plan.device, max(loaded.measured_bytes - kv, 0)
-        )
+        self.planner.remember(entry, load.target, plan.device, loaded)
         slot.records.hint(entry.name)
         slot.log(f"loaded {entry.name} in {loaded.seconds:.2f} s, context {loaded.identity.num_ctx}")
         slot.feed(ev.LoadDone(job=job, identity=loaded.identity))
@@ -306,7 +270,3 @@ class Loads:
         self.fraction = fraction
         for work in self._listeners.get(job, []):
             work.emit(api.Loading(fraction=fraction, model=model, unloads=unloads))
-
-
-def _kv(kv_type: str) -> str:
-    return kv_type if kv_type in fit.KV_TYPES else "f16"

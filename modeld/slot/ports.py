@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from modeld.memory.policy import DeviceMemory, Footprint
+from modeld.memory.policy import Arithmetic, DeviceMemory, Footprint
 from shared.catalog.entry import ModelEntry
 from shared.protocol.api import LoadConfig
 
@@ -57,8 +57,16 @@ class Records(Protocol):
         """What an earlier load of this model took; stale when it was another engine version."""
         ...
 
-    def remember_footprint(self, key: str, engine: str, device: str, fixed_bytes: int) -> None:
-        """Keep what this load took, attention memory apart."""
+    def remember_footprint(self, key: str, engine: str, device: str, weights_bytes: int) -> None:
+        """Keep what this load took, attention memory and buffers apart."""
+        ...
+
+    async def arithmetic(self, key: str) -> Arithmetic | None:
+        """What this engine said of this model before."""
+        ...
+
+    def remember_arithmetic(self, key: str, found: Arithmetic) -> None:
+        """Keep it: asking costs a process."""
         ...
 
     def save_generation(self, generation: int) -> None:
@@ -118,6 +126,7 @@ class NoRecords:
 
     def __init__(self) -> None:
         self._footprints: dict[str, Footprint] = {}
+        self._arithmetic: dict[str, Arithmetic] = {}
         self.configs: dict[str, LoadConfig] = {}
         self.audited: list[tuple[str, str, dict[str, object]]] = []
 
@@ -125,9 +134,17 @@ class NoRecords:
         """See Records."""
         return self._footprints.get(key)
 
-    def remember_footprint(self, key: str, engine: str, device: str, fixed_bytes: int) -> None:
+    def remember_footprint(self, key: str, engine: str, device: str, weights_bytes: int) -> None:
         """See Records."""
-        self._footprints[key] = Footprint(measured_bytes=fixed_bytes, num_ctx=0)
+        self._footprints[key] = Footprint(weights_bytes=weights_bytes)
+
+    async def arithmetic(self, key: str) -> Arithmetic | None:
+        """See Records."""
+        return self._arithmetic.get(key)
+
+    def remember_arithmetic(self, key: str, found: Arithmetic) -> None:
+        """See Records."""
+        self._arithmetic[key] = found
 
     def save_generation(self, generation: int) -> None:
         """See Records."""

@@ -6,7 +6,8 @@ comes late cannot bring back what it belonged to.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -25,7 +26,10 @@ from shared.protocol.api import (
 
 
 class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
-    """What others see of a lease. `pin` is the engine's number of the work, None while unknown."""
+    """What others see of a lease. `pin` is the engine's number of the work, None while unknown.
+
+    `on_engine`: the resident engine does it, so its account can confirm or contradict the lease.
+    """
 
     number: int
     operation: str
@@ -38,6 +42,7 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
     detail: dict[str, Any]
     pid: int = 0
     start_token: str = ""
+    on_engine: bool = True
 
 
 class _Entry:
@@ -45,6 +50,7 @@ class _Entry:
         "detail",
         "holder",
         "last_signal",
+        "on_engine",
         "operation",
         "pid",
         "pin",
@@ -54,7 +60,7 @@ class _Entry:
         "strikes",
     )
 
-    def __init__(self, operation: str, holder: str, stage: str, now: float) -> None:
+    def __init__(self, operation: str, holder: str, stage: str, now: float, *, on_engine: bool) -> None:
         self.operation = operation
         self.holder = holder
         self.stage = stage
@@ -64,6 +70,7 @@ class _Entry:
         self.detail: dict[str, Any] = {}
         self.pid = 0
         self.start_token = ""
+        self.on_engine = on_engine
 
 
 class TurnLease:
@@ -110,12 +117,23 @@ class LeaseTable:
         self._next = 0
         self._changed = changed
 
-    def begin(self, operation: str, holder: str, now: float, stage: str = "queued") -> TurnLease:
+    def begin(
+        self, operation: str, holder: str, now: float, stage: str = "queued", *, on_engine: bool = True
+    ) -> TurnLease:
         """Mint a lease; its number is new within this instance."""
         self._next += 1
-        self._entries[self._next] = _Entry(operation, holder, stage, now)
+        self._entries[self._next] = _Entry(operation, holder, stage, now, on_engine=on_engine)
         self._tell()
         return TurnLease(self, self._next)
+
+    @contextmanager
+    def job(self, operation: str, holder: str, now: float, stage: str = "running") -> Iterator[TurnLease]:
+        """A lease of work that no resident engine does (a pull, a plan): it ends with the block."""
+        lease = self.begin(operation, holder, now, stage, on_engine=False)
+        try:
+            yield lease
+        finally:
+            lease.end()
 
     def view(self, number: int) -> LeaseView | None:
         """One lease, or None when it has ended."""

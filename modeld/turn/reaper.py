@@ -35,8 +35,9 @@ class Reaper:
         self._settings = settings
 
     def suspects(self, table: LeaseTable, now: float) -> list[LeaseView]:
-        """Leases silent for long enough that a sample is worth taking."""
-        return [view for view in table.views() if now - view.last_signal >= self._settings.reaper_silence]
+        """Leases of the engine that were silent for long enough that a sample is worth taking."""
+        silence = self._settings.reaper_silence
+        return [view for view in table.views() if view.on_engine and now - view.last_signal >= silence]
 
     def reconcile(self, table: LeaseTable, truth: EngineTruth | None, now: float) -> list[Reaped]:
         """Judge one sample; None is a failed one, which is no evidence in either direction."""
@@ -44,6 +45,8 @@ class Reaper:
             return []
         reaped = []
         for view in table.views():
+            if not view.on_engine:
+                continue  # its engine is another process, or none: the resident one knows nothing of it
             silent = now - view.last_signal >= self._settings.reaper_silence
             strikes = view.strikes + 1 if silent and _contradicts(view, truth) else 0
             table.strike(view.number, strikes)

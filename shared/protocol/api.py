@@ -98,7 +98,10 @@ class Expect(Value, kw_only=True):
 
 
 class MemoryPlan(Value, kw_only=True):
-    """The arithmetic of a load, in bytes. `fits`: largest context in tokens that fits, or None."""
+    """The arithmetic of a load, in bytes. `fits`: largest context in tokens that fits, or None.
+
+    `source`: `measured` at an earlier load, the `engine`'s own dry run, or a formula over the file's `header`.
+    """
 
     device: str
     weights_bytes: int
@@ -110,6 +113,8 @@ class MemoryPlan(Value, kw_only=True):
     num_ctx: int
     fits: int | None = None
     estimate: bool = True
+    adapters_bytes: int = 0
+    source: Literal["measured", "engine", "header"] = "header"
 
 
 class ModelInfo(Value, kw_only=True):

@@ -39,17 +39,25 @@ def _all(pattern: re.Pattern[str], lines: list[str]) -> list[Any]:
     return [found for line in lines for found in pattern.findall(line)]
 
 
-def measure(question: Question) -> Sizes:
+def measure(question: Question) -> list[Sizes]:
     """Raises ModelLoadFailed, BackendUnavailable."""
-    library = Library()
-    library.tap.lines = []
-    request = LoadRequest(identity=question.identity, model={}, num_ctx=question.num_ctx, threads=1)
+    library, abort = Library(), AbortFlag()
+    read: list[str] = []
+    library.tap.lines = read
+    request = LoadRequest(identity=question.identity, model={}, num_ctx=question.contexts[0], threads=1)
     native = LoadedContext(library, request, dry=True)
-    abort = AbortFlag()
     native.load_model(lambda _: None, abort)
     special = Vocabulary(library.api, native.model).special
-    native.open_context(fill=None not in (special.fim_prefix, special.fim_suffix, special.fim_middle), abort=abort)
-    return sizes_in(library.tap.lines)
+    fill = None not in (special.fim_prefix, special.fim_suffix, special.fim_middle)
+    found = []
+    for num_ctx in question.contexts:
+        library.tap.lines = lines = list(read)
+        request = msgspec.structs.replace(request, num_ctx=num_ctx)
+        context = LoadedContext(library, request, dry=True)
+        context.model = native.model
+        context.open_context(fill=fill, abort=abort)
+        found.append(sizes_in(lines))
+    return found
 
 
 def main() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeld.memory.policy import DeviceMemory, Footprint, plan, require, reserve_bytes, under_pressure
+from modeld.memory.policy import Arithmetic, DeviceMemory, Footprint, Line, plan, require, reserve_bytes, under_pressure
 from modeld.memory.probe import linux_memory
 from shared.catalog import fit
 from shared.catalog.entry import KvSpan, ModelEntry
@@ -120,11 +121,11 @@ def test_a_smaller_kv_type_needs_less() -> None:
 
 
 def test_what_was_measured_corrects_the_estimate() -> None:
-    measured = Footprint(measured_bytes=3 * GIB, num_ctx=0)
+    measured = Footprint(weights_bytes=3 * GIB)
     found = plan(ENTRY, asked(num_ctx=4096), memory(8 * GIB), SETTINGS, measured)
-    assert found.required_bytes == 3 * GIB + 4096 * KV_TOKEN
-    assert found.estimate is False
-    stale = Footprint(measured_bytes=3 * GIB, num_ctx=0, stale=True)
+    assert found.required_bytes == 3 * GIB + 4096 * KV_TOKEN + fit.compute_bytes(ENTRY)
+    assert (found.estimate, found.source) == (False, "measured")
+    stale = Footprint(weights_bytes=3 * GIB, stale=True)
     assert plan(ENTRY, asked(num_ctx=4096), memory(8 * GIB), SETTINGS, stale).estimate is True
 
 
@@ -171,11 +172,45 @@ def test_version_one_is_understood(tmp_path: Path) -> None:
     assert (found.total, found.free) == (2 * GIB, GIB)
 
 
-def test_the_engines_own_arithmetic_scales_the_attention_memory() -> None:
+def test_the_engines_own_arithmetic_goes_before_the_formula_and_what_was_measured_before_both() -> None:
     """Hybrid models need a fraction of what the formula says: more context fits."""
-    hybrid = Footprint(measured_bytes=GIB, num_ctx=0, stale=True, kv_scale=0.25)
+    hybrid = Arithmetic(
+        weights=GIB,
+        kv=Line(fixed=10 * MIB, per_token=KV_TOKEN / 4),
+        compute=Line(fixed=20 * MIB, per_token=64.0),
+    )
     plain = plan(ENTRY, asked(), memory(int(2.8 * GIB)), SETTINGS)
-    found = plan(ENTRY, asked(), memory(int(2.8 * GIB)), SETTINGS, hybrid)
+    found = plan(ENTRY, asked(), memory(int(2.8 * GIB)), SETTINGS, None, hybrid)
+    assert (plain.source, found.source) == ("header", "engine")
     assert found.num_ctx > plain.num_ctx
-    assert found.kv_bytes == found.num_ctx * KV_TOKEN // 4
+    assert found.kv_bytes == 10 * MIB + found.num_ctx * KV_TOKEN // 4
+    assert found.compute_bytes == 20 * MIB + found.num_ctx * 64
     assert found.estimate
+    measured = plan(ENTRY, asked(num_ctx=4096), memory(8 * GIB), SETTINGS, Footprint(weights_bytes=2 * GIB), hybrid)
+    assert (measured.weights_bytes, measured.kv_bytes) == (2 * GIB, 10 * MIB + 4096 * KV_TOKEN // 4)
+    assert (measured.source, measured.estimate) == ("measured", False)
+
+
+def test_adapters_count_until_they_were_measured_with_the_model() -> None:
+    bare = plan(ENTRY, asked(num_ctx=4096), memory(8 * GIB), SETTINGS)
+    found = plan(ENTRY, asked(num_ctx=4096), memory(8 * GIB), SETTINGS, adapters=100 * MIB)
+    assert (found.adapters_bytes, found.required_bytes) == (100 * MIB, bare.required_bytes + 100 * MIB)
+    known = plan(ENTRY, asked(num_ctx=4096), memory(8 * GIB), SETTINGS, Footprint(weights_bytes=GIB), adapters=MIB)
+    assert known.adapters_bytes == 0
+
+
+def test_what_openvino_unpacks_is_counted_unpacked() -> None:
+    packed = msgspec.structs.replace(ENTRY, tensor_types={"Q4_0": GIB})
+    found = plan(
+        packed, RequestedIdentity(backend="openvino", name="m", digest="d", path="/m"), memory(8 * GIB), SETTINGS
+    )
+    assert found.weights_bytes == GIB * 20 // 18
+
+
+@given(st.integers(int(1.5 * GIB), 16 * GIB), st.integers(0, 2 * GIB))
+def test_the_next_plan_never_asks_for_less_because_of_the_last_answer(free: int, weights: int) -> None:
+    """What a load measured may correct the plan, but the context that it found is no input of the next one."""
+    measured = Footprint(weights_bytes=weights)
+    first = plan(ENTRY, asked(), memory(free), SETTINGS, measured)
+    again = plan(ENTRY, asked(), memory(free), SETTINGS, Footprint(weights_bytes=first.weights_bytes))
+    assert again.num_ctx == first.num_ctx
