@@ -52,6 +52,7 @@ without loss, so that what an engine raises is what the editor shows.
     │   ├── DaemonStale             -32042   daemon_stale
     │   ├── DaemonUnreachable       -32043   daemon_unreachable
     │   └── DaemonRestarting        -32044   daemon_restarting
+    ├── Upgraded                -32048   upgraded
     └── UnknownError                  any    (a kind this version does not know; kept as it came)
 
 Codes and kinds are stable: they may gain fields, never change meaning.
@@ -416,6 +417,18 @@ class DaemonRestarting(DaemonError):
     kind = "daemon_restarting"
     code = -32044
     summary = "modeld is restarting; send the prompt again in a moment"
+
+
+class Upgraded(ModeldError):
+    """This process is of another version than the files it would need now. `running`, `installed`: versions."""
+
+    kind = "upgraded"
+    code = -32048
+    fields = ("running", "installed")
+    summary = (
+        "modeld {running} was replaced by {installed} while this ran; "
+        "restart the agent (in the editor: reload the window, or start a new thread)"
+    )
 
 
 class UnknownError(ModeldError):
