@@ -651,6 +651,7 @@ export interface EditorRequests {
   /** where the service and the slot stand */
   'modeld/status': { params: Nothing; result: Status };
   /** one assistant message, streamed */
+  upgraded: -32048,
   'modeld/turn': { params: TurnParams; result: TurnResult };
   /** end turns, loads and pulls of this window */
   'modeld/cancel': { params: CancelParams; result: Cancelled };
