@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +10,7 @@ from typing import Any
 
 import anyio
 
+from acp_bridge.leash import Leash
 from acp_bridge.session.events import Item, LiveTerminal, TextItem
 from acp_bridge.session.face import Command, Finished, ToolFailed
 from acp_bridge.tools.base import Outcome, Plan, ShowItems, parameters
@@ -100,21 +99,14 @@ def _told(finished: Finished, workspace: Workspace) -> Outcome:
 
 
 async def run_here(command: Command, on_output: Callable[[str], None]) -> Finished:
-    """Run without a terminal, in a process group of its own, which is ended with the turn or the limit.
+    """Run without a terminal; it is ended with everything it started at the end of the turn, the limit or the bridge.
 
     `on_output` gets everything so far, twice a second at most.
     """
-    options: dict[str, Any] = {"start_new_session": True}
-    if sys.platform == "win32":
-        options = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    leash = Leash()
     try:
-        process = await anyio.open_process(
-            [command.program, *command.arguments],
-            cwd=command.cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            **options,
+        process = await leash.spawn(
+            command.program, command.arguments, cwd=command.cwd, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT
         )
     except OSError as error:
         raise ToolFailed(f"{command.program} cannot be run: {error.strerror}") from error
@@ -133,20 +125,8 @@ async def run_here(command: Command, on_output: Callable[[str], None]) -> Finish
         if scope.cancelled_caught:
             raise ToolFailed(f"it did not end within {RUN_LIMIT_S:.0f} s and was ended")
     finally:
-        end_group(process.pid, running=process.returncode is None)
+        leash.end()
         with anyio.CancelScope(shield=True):
             await process.aclose()
     code = process.returncode
     return Finished(output=output.decode("utf-8", "replace"), code=code if code is None or code >= 0 else None)
-
-
-def end_group(pid: int, *, running: bool) -> None:
-    """End a child with everything it started."""
-    if sys.platform == "win32":
-        if running:
-            subprocess.run(["taskkill", "/F", "/T", "/PID", str(pid)], capture_output=True, check=False)
-        return
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return  # all of it has ended

@@ -133,7 +133,7 @@ class WorkerHost:
             os.close(stderr)
         self.pid = self._link.pid
         if sys.platform == "win32":
-            from modeld.engine.winjob import Job as JobObject
+            from shared.winjob import Job as JobObject
 
             self._job = JobObject(self.pid)
 

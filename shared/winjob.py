@@ -1,4 +1,4 @@
-"""A Windows job object that ends the worker with its owner, whatever kills the owner."""
+"""A Windows job object that ends a child with the process that holds it, whatever ends that one."""
 
 from __future__ import annotations
 
