@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from acp_bridge.models import Advertised
-from acp_bridge.rowcache import RowCache
+from acp_bridge.rowcache import RowCache, Seen
 from shared.catalog.capability import NOTHING, Serveable, serveable_backend
 from shared.catalog.entry import ModelEntry
 from shared.catalog.rows import Live, hidden_reason, missing_reason, picker_rows
@@ -31,7 +31,7 @@ class RecordedInventory:
         self._cache = RowCache(root.path / "bridge.rows")
         self._library: Library | None = None
         self._listener: Callable[[], None] = _nothing
-        self._active = ""
+        self._seen = Seen()
         self._entries: Sequence[ModelEntry] = ()
         self._serveable = NOTHING
         self._live = Live(serveable=NOTHING)
@@ -43,17 +43,17 @@ class RecordedInventory:
     def recall(self) -> Advertised | None:
         """See acp_bridge.models.Inventory."""
         remembered = self._cache.read()
-        self._active = remembered.active
-        recalled = self._advertise(remembered.entries, None, "", {})
+        self._seen = remembered.seen
+        recalled = self._advertise(remembered.entries, None, "")
         return recalled if recalled.rows or not self._serveable.backend else None
 
-    def look(self, status: api.Status | None, connected_backend: str, rejected: Mapping[str, str]) -> Advertised:
+    def look(self, status: api.Status | None, connected_backend: str) -> Advertised:
         """See acp_bridge.models.Inventory."""
         entries = self._opened().rows()
-        if status is not None and status.active is not None:
-            self._active = status.active.name
-        self._cache.write(entries, self._active)
-        return self._advertise(entries, status, connected_backend, rejected)
+        if status is not None:
+            self._seen = self._seen.after(status)
+        self._cache.write(entries, None if status is None else self._seen)
+        return self._advertise(entries, status, connected_backend)
 
     def poke(self) -> None:
         """See acp_bridge.models.Inventory."""
@@ -81,21 +81,18 @@ class RecordedInventory:
         return self._library
 
     def _advertise(
-        self,
-        entries: Sequence[ModelEntry],
-        status: api.Status | None,
-        connected_backend: str,
-        rejected: Mapping[str, str],
+        self, entries: Sequence[ModelEntry], status: api.Status | None, connected_backend: str
     ) -> Advertised:
         serveable = self._serveable = self._graced(connected_backend)
         self._entries = entries
-        self._live = Live(serveable=serveable, status=status, rejected=rejected)
+        self._live = Live(serveable=serveable, status=status, rejected=self._seen.rejected)
         rows = picker_rows(entries, self._live)
         return Advertised(
             rows=tuple(rows),
             reason="" if rows else self._empty_reason(serveable),
             grace_left=serveable.remaining,
-            last_active=self._active,
+            active=self._seen.active,
+            last_active=self._seen.last_active,
         )
 
     def _empty_reason(self, serveable: Serveable) -> str:

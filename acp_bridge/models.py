@@ -6,7 +6,7 @@ Reading the library and the records happens in threads; `rows` and `away` answer
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
@@ -34,13 +34,14 @@ GRACE_END_S = 0.05
 class Advertised(msgspec.Struct, frozen=True, kw_only=True):
     """One look: the local models that may be shown; when there are none, `reason` says why.
 
-    `last_active` names the model that is or was active last, "" when none is known. `grace_left` in seconds: how long
-    they stay listed while modeld is away, 0 while it is there.
+    `active` names the model that is active as far as modeld said last, "" when none; `last_active` the one that was
+    active last. `grace_left` in seconds: how long they stay listed while modeld is away, 0 while it is there.
     """
 
     rows: tuple[api.LibraryRow, ...] = ()
     reason: str = ""
     grace_left: float = 0.0
+    active: str = ""
     last_active: str = ""
 
 
@@ -58,7 +59,7 @@ class Inventory(Protocol):
         """
         ...
 
-    def look(self, status: api.Status | None, connected_backend: str, rejected: Mapping[str, str]) -> Advertised:
+    def look(self, status: api.Status | None, connected_backend: str) -> Advertised:
         """What may be advertised now; cheap when nothing changed."""
         ...
 
@@ -101,6 +102,11 @@ class Models:
     def reason(self) -> str:
         """Why there are no rows, "" when there are some."""
         return self._advertised.reason
+
+    @property
+    def active(self) -> str:
+        """The model that stands under its own heading, "" when none."""
+        return self._advertised.active
 
     def missing(self, name: str) -> str:
         """Why this pick is not among the rows."""
@@ -159,9 +165,7 @@ class Models:
 
     async def _look(self) -> None:
         status = self._daemon.status
-        advertised = await anyio.to_thread.run_sync(
-            self._inventory.look, status, self._daemon.backend, self._daemon.rejected
-        )
+        advertised = await anyio.to_thread.run_sync(self._inventory.look, status, self._daemon.backend)
         self.looked.set()
         self._become(advertised)
 

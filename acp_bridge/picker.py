@@ -1,7 +1,7 @@
 """What the model picker shows, from rows and the remembered pick. Pure; knows no editor.
 
-Ids, names, groups, order and the current value depend on what can be served and on the pick alone, so they stay as they
-are while modeld restarts; only the descriptions tell the state.
+Ids, names, groups, order and the current value depend on what can be served, on the pick and on what modeld said last
+to be active, so they stay as they are while modeld restarts; only the descriptions tell the state.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from shared.protocol.api import LibraryRow
 
 #: Shown when there is nothing else; never a model.
 NOTHING = "none"
-LOCAL_GROUP = "local"
+ACTIVE_GROUP = "active"
+INSTALLED_GROUP = "installed"
 AWAY_GROUP = "unavailable"
 #: Editors show about this many characters on the button.
 NAME_LENGTH = 32
@@ -48,12 +49,13 @@ class Picker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RemoteModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model of a configured provider. `id` is `provider/name`."""
+    """A model of a configured provider. `id` is `provider/name`; `vision`: it takes images."""
 
     id: str
     name: str
     provider: str
     context: int = 0
+    vision: bool = False
 
 
 def build_picker(
@@ -62,18 +64,26 @@ def build_picker(
     pick: str,
     default: str,
     reason: str,
+    active: str = "",
 ) -> Picker:
-    """The picker for one conversation.
+    """The picker for one conversation: the active model, the installed ones, the remote ones by provider.
 
     `rows` are the advertised local models; `pick` is what the user picked ("" when nothing yet); `default` is used
-    while nothing was picked; `reason` says why the pick, or everything, is missing. A pick that is not advertised
-    stays, marked with the reason, and stays current.
+    while nothing was picked; `reason` says why the pick, or everything, is missing; `active` is the model that modeld
+    last said to be active (it keeps its heading through a gap). A pick that is not advertised stays, marked with the
+    reason, and stays current.
     """
-    local = tuple(_local(row) for row in rows if not row.embedding_only)
-    groups = [Group(id=LOCAL_GROUP, name="Local models", choices=local)] if local else []
+    chat = [row for row in rows if not row.embedding_only]
+    groups = []
+    for group, name, members in (
+        (ACTIVE_GROUP, "Active", [row for row in chat if row.name == active]),
+        (INSTALLED_GROUP, "Installed", [row for row in chat if row.name != active]),
+    ):
+        if members:
+            groups.append(Group(id=group, name=name, choices=tuple(_local(row) for row in members)))
     for provider in dict.fromkeys(model.provider for model in remotes):
         choices = tuple(_remote(model) for model in remotes if model.provider == provider)
-        groups.append(Group(id=f"remote-{provider}", name=provider, choices=choices))
+        groups.append(Group(id=f"remote-{provider}", name=f"Remote: {provider}", choices=choices))
     known = [choice.value for group in groups for choice in group.choices]
     if pick and pick not in known:
         lost = Choice(value=pick, name=short_name(pick), description=f"not available: {reason or 'not found'}")

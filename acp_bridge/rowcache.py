@@ -6,19 +6,44 @@ Advisory: what executes is resolved against the library itself. A file that cann
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from shared.catalog.entry import ModelEntry
+from shared.protocol.api import SlotStateName, Status
+
+#: While the slot is in one of these, what is active is about to change, or modeld is about to go.
+UNSETTLED: frozenset[SlotStateName] = frozenset({"Loading", "Switching", "Unloading", "ShuttingDown", "LostOwner"})
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What modeld said last, by which pickers are arranged while it is away; a bridge born in the gap reads it.
+
+    `active`: the model in the slot, "" when it was empty; `last_active`: the one that was there last, which a
+    conversation without a pick would use; `rejected`: reasons by digest.
+    """
+
+    active: str = ""
+    last_active: str = ""
+    rejected: Mapping[str, str] = {}
+
+    def after(self, status: Status) -> Seen:
+        """With what this status says."""
+        name = status.active.name if status.active is not None else ""
+        return Seen(
+            active=self.active if status.state in UNSETTLED else name,
+            last_active=name or self.last_active,
+            rejected={one.digest: one.reason for one in status.rejected},
+        )
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True):
-    """The models of the last look, and the model that was active last: what an unpicked conversation would use."""
+    """The models of the last look, and what modeld said last."""
 
     entries: tuple[ModelEntry, ...] = ()
-    active: str = ""
+    seen: Seen = Seen()
 
 
 class RowCache:
@@ -38,9 +63,13 @@ class RowCache:
         self._written = data
         return remembered
 
-    def write(self, entries: Sequence[ModelEntry], active: str) -> None:
-        """Replace the file when something differs. Silent on a root that cannot be written: nothing depends on it."""
-        data = msgspec.json.encode(Remembered(entries=tuple(light(entry) for entry in entries), active=active))
+    def write(self, entries: Sequence[ModelEntry], seen: Seen | None) -> None:
+        """Replace the file when something differs; without `seen`, what another bridge heard of modeld stays.
+
+        Silent on a root that cannot be written: nothing depends on it.
+        """
+        seen = self.read().seen if seen is None else seen
+        data = msgspec.json.encode(Remembered(entries=tuple(light(entry) for entry in entries), seen=seen))
         if data == self._written:
             return
         part = self._path.with_name(f"{self._path.name}.{os.getpid()}")

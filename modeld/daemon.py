@@ -366,7 +366,8 @@ class Daemon:
             serveable=Serveable(backend=self.backend, standing="live"),
             status=self.status(),
             engines=frozenset(one.backend for one in available() if one.importable),
-            fits=await anyio.to_thread.run_sync(fit_texts, entries, self.settings),
+            fits=await anyio.to_thread.run_sync(fit_texts, entries, self.settings, self.slot.loads.given_back()),
+            rejected=self.slot.loads.rejections.reasons(),
         )
         rows = picker_rows(entries, live) if live_only else library_rows(entries, live)
         return api.LibraryResult(rows=rows, complete=self.library.complete, problems=self.library.problems)

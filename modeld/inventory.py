@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from modeld.memory.policy import reserve_bytes
+from modeld.memory.policy import DeviceMemory, reserve_bytes
 from modeld.memory.probe import host_memory
 from shared.catalog import fit
 
@@ -21,16 +21,22 @@ if TYPE_CHECKING:
 CHECKSUM_PAUSE = 60.0
 
 
-def fit_texts(entries: Iterable[ModelEntry], settings: Settings) -> dict[str, str]:
+def fit_texts(
+    entries: Iterable[ModelEntry],
+    settings: Settings,
+    given_back: int = 0,
+    memory: DeviceMemory | None = None,
+) -> dict[str, str]:
     """A line on whether it fits, by name, of every model that an engine can run. Some milliseconds; blocks.
 
-    An estimate from the header and the memory that is free now (of the host; what a resident model would
-    give back is not counted).
+    An estimate from the header and the memory that is free now (of the host, unless `memory` is given) with what a
+    switch would give back, in bytes: the resident model goes before another one comes.
     """
-    memory = host_memory()
+    memory = host_memory() if memory is None else memory
     reserve = reserve_bytes(memory.total, settings)
+    free = min(memory.free + given_back, memory.total)
     return {
-        entry.name: fit.estimate(entry, free=memory.free, reserve=reserve, least=settings.least_context).text
+        entry.name: fit.estimate(entry, free=free, reserve=reserve, least=settings.least_context).text
         for entry in entries
         if entry.backends
     }

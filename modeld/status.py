@@ -41,6 +41,7 @@ def build(daemon: Daemon) -> api.Status:
         abandoned_turns=daemon.abandoned_turns,
         hint_model=daemon.hint_model,
         worker_pid=_worker_pid(slot),
+        rejected=slot.loads.rejections.rows(),
     )
 
 

@@ -79,7 +79,6 @@ class Daemon:
         self.detection = Detection(state="not_running")
         self.looked = anyio.Event()
         self._key: object = None
-        self.rejected: dict[str, str] = {}
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """`listener` runs in the loop after each change of `status` or `detection`."""
@@ -117,20 +116,8 @@ class Daemon:
                 except (DaemonError, ConnectionRefused):
                     await self._away()
                 else:
-                    await self._learn_rejected()
                     await link.peer.closed.wait()
                     self._lost(link)
-
-    async def _learn_rejected(self) -> None:
-        """Which models this instance will not run, as it says itself; an instance that cannot say rejects none."""
-        try:
-            listed = await self.call("model/list", api.LibraryParams(), api.LibraryResult)
-        except ModeldError:
-            return
-        rejected = {row.name: row.reason or row.state for row in listed.rows if row.state == "rejected"}
-        if rejected != self.rejected:
-            self.rejected = rejected
-            self._tell()
 
     async def _away(self) -> None:
         """Until the records move, or a silent daemon deserves another try."""

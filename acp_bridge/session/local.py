@@ -11,7 +11,7 @@ import msgspec
 from acp_bridge.session.cancel import Cancel, TurnCancelled
 from acp_bridge.session.events import Card, Shown
 from acp_bridge.session.question import DECLINE, SWITCH_ALWAYS, WAIT, switch_question
-from shared.errors import ConsentDeclined, ModelSwitchRequired, WaitTimeout
+from shared.errors import ConsentDeclined, DaemonRestarting, ModelSwitchRequired, WaitTimeout
 from shared.protocol import api
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ Made_co = TypeVar("Made_co", covariant=True)
 OnEvent = Callable[[api.Event], None]
 #: While the user waits for another editor, the slot is tried this often (bounded by `queue_wait`).
 WAIT_STEP_S = 5.0
+#: Events that are part of an answer: after the first, a second try could say something else.
+ANSWER = (api.TextDelta, api.ReasoningDelta, api.ToolCallDelta)
 
 
 class Attempt(Protocol[Made_co]):
@@ -72,9 +74,29 @@ class LocalModel:
 
         async def attempt(*, consent: bool) -> api.TurnResult:
             agreed = msgspec.structs.replace(params, consent=consent)
-            return await self._daemon.turn(agreed, on_event, cancel)
+            return await self._through_gap(agreed, on_event, cancel, asker)
 
         return await self._consented(attempt, params.model, cancel, asker, card)
+
+    async def _through_gap(
+        self, params: api.TurnParams, on_event: OnEvent, cancel: Cancel, asker: Asker
+    ) -> api.TurnResult:
+        """The turn; asked again, within `gap_wait`, when modeld restarted before any of the answer was shown."""
+        deadline = self._clock.awake() + self._settings.gap_wait
+        answered: list[bool] = []
+
+        def seen(event: api.Event) -> None:
+            if isinstance(event, ANSWER):
+                answered.append(True)
+            on_event(event)
+
+        while True:
+            try:
+                return await self._daemon.turn(params, seen, cancel)
+            except DaemonRestarting:
+                if answered or self._clock.awake() >= deadline:
+                    raise
+            await self._daemon.wait(cancel, asker.waiting)
 
     async def load(
         self, name: str, asker: Asker, cancel: Cancel, card: str, config: api.LoadConfig | None = None

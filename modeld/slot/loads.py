@@ -15,7 +15,8 @@ from modeld.slot import effects as fx
 from modeld.slot import events as ev
 from modeld.slot.planner import Planner
 from modeld.slot.ports import ReadMemory
-from modeld.slot.request import footprint_key, identity_of, merged, require_servable
+from modeld.slot.rejections import Rejections
+from modeld.slot.request import identity_of, merged, require_servable
 from modeld.slot.work import Stopped, Work
 from modeld.turn.queue import fits
 from shared.errors import InsufficientMemory, ModeldError, from_wire
@@ -44,10 +45,11 @@ class Loads:
         self.plan: api.MemoryPlan | None = None
         self.entry: ModelEntry | None = None
         self.fraction = 0.0
+        self.rejections = Rejections()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._listeners: dict[int, list[Work]] = {}
         self._entries: dict[int, tuple[ModelEntry, api.MemoryPlan | None]] = {}
-        self._asked: dict[str, policy.Footprint] = {}
+        self._targets: dict[int, RequestedIdentity] = {}
         self._named: int | None = None
         self._naming = anyio.Lock()
 
@@ -90,6 +92,7 @@ class Loads:
         if job is None:
             return False
         self._entries.setdefault(job.number, (entry, None))
+        self._targets[job.number] = job.target
         try:
             await self._wait(work, job.number, job.unloads)
         finally:
@@ -144,6 +147,9 @@ class Loads:
     def finish(self, effect: fx.FinishLoad) -> None:
         """The machine ended a load."""
         future = self._waiting.pop(effect.job, None)
+        target = self._targets.pop(effect.job, None)
+        if target is not None:
+            self.rejections.note(target, effect.error)
         self._listeners.pop(effect.job, None)
         self._entries.pop(effect.job, None)
         self.fraction = 0.0

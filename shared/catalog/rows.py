@@ -31,8 +31,8 @@ ACTIONS: dict[str, tuple[RowAction, ...]] = {
 
 class Live(msgspec.Struct, frozen=True, kw_only=True):
     """What is known beside the files: the graced answer, the owner's status (None while it is away),
-    why the running daemon rejected models, what fits, and the backends whose engines are installed
-    (None: not known).
+    why the running daemon rejected models (by digest; in a gap the last one did), what fits, and the
+    backends whose engines are installed (None: not known).
     """
 
     serveable: Serveable
@@ -83,8 +83,8 @@ def missing_reason(name: str, entries: Sequence[ModelEntry], live: Live) -> str:
     entry = next((entry for entry in entries if entry.name == name), None)
     if entry is None:
         return "it is not in the library any more"
-    if name in live.rejected:
-        return live.rejected[name]
+    if entry.digest in live.rejected:
+        return live.rejected[entry.digest]
     if entry.problem:
         return entry.problem
     backend = live.serveable.backend
@@ -142,10 +142,10 @@ def _state(entry: ModelEntry, live: Live) -> tuple[RowState, str, str]:
         return "not servable", "not servable", f"{reason}; modeld serves {serveable.backend}"
     if live.engines is not None and serveable.backend not in live.engines:
         return "not servable", "no engine", f"the {serveable.backend} engine is not installed"
+    if entry.digest in live.rejected:  # before the gap is looked at: it must not come back in it
+        return "rejected", "rejected", live.rejected[entry.digest]
     if serveable.standing == "grace" or live.status is None:
         return _away(serveable)
-    if entry.name in live.rejected:
-        return "rejected", "rejected", live.rejected[entry.name]
     return _running(entry.name, live.status)
 
 

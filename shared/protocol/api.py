@@ -528,6 +528,14 @@ class MemoryStatus(Value, kw_only=True):
     pressure: bool = False
 
 
+class Rejected(Value, kw_only=True):
+    """A model that this instance could not load and never will, told by the digest of its content."""
+
+    name: str
+    digest: str
+    reason: str
+
+
 class Status(Value, omit_defaults=False, kw_only=True):
     """`status`: answered across all protocol versions, touching no engine."""
 
@@ -553,6 +561,7 @@ class Status(Value, omit_defaults=False, kw_only=True):
     abandoned_turns: int = 0
     hint_model: str | None = None
     worker_pid: int | None = None
+    rejected: list[Rejected] = []
 
 
 class WatchParams(Fenced, kw_only=True):

@@ -112,6 +112,33 @@ async def test_a_daemon_killed_in_a_turn_is_typed_and_the_next_turn_works(bench:
             second.close()
 
 
+async def test_a_turn_whose_daemon_goes_before_the_answer_is_asked_again(bench: Bench) -> None:
+    quick(bench, gap_wait=5.0)
+    async with anyio.create_task_group() as group:
+        first, second = FakeDaemon(bench.folder / "run", "aaaaaaaa-1"), FakeDaemon(bench.folder / "run", "bbbbbbbb-2")
+        bench.attach(first)
+        group.start_soon(first.serve)
+        async with bridge(bench) as client:
+            await client.initialize()
+            session = await client.new()
+
+            async def dies(params: api.TurnParams, emit: Any, cancelled: anyio.Event) -> api.TurnResult:
+                emit(api.Prefill(done=0, total=10))
+                await first.peers[-1].drain()
+                bench.attach(second)
+                group.start_soon(second.serve)
+                first.close()
+                await anyio.sleep_forever()
+                raise AssertionError
+
+            first.script = dies
+            assert (await client.prompt(session, "hi"))["stopReason"] == "end_turn"
+            assert (len(first.turns), len(second.turns)) == (1, 1)
+            assert second.turns[0].model == first.turns[0].model
+            assert client.text() == "Hello world"
+            second.close()
+
+
 async def test_a_call_to_who_no_longer_owns_goes_to_the_owner_once(bench: Bench) -> None:
     quick(bench)
     async with anyio.create_task_group() as group:
@@ -137,8 +164,8 @@ async def test_a_call_to_who_no_longer_owns_goes_to_the_owner_once(bench: Bench)
 
 
 async def test_owners_that_keep_changing_end_in_an_error(bench: Bench) -> None:
+    quick(bench, gap_wait=0.1)
     async with running(bench) as daemon, bridge(bench) as client:
-        quick(bench)
 
         async def never(call: Call) -> Any:
             raise NotOwner(owner=None)
@@ -260,6 +287,7 @@ async def test_an_owner_frozen_in_a_turn_ends_it_with_a_typed_error(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("acp_bridge.daemon.client.TURN_CHECK_S", 0.05)
+    quick(bench, dial_timeout=0.1, gap_wait=0.2)
     async with running(bench) as daemon, opened(bench) as (client, session):
 
         async def frozen(params: api.TurnParams, emit: Any, cancelled: anyio.Event) -> api.TurnResult:
@@ -270,4 +298,5 @@ async def test_an_owner_frozen_in_a_turn_ends_it_with_a_typed_error(
         daemon.script = frozen
         with pytest.raises(ModeldError) as failed:
             await client.prompt(session, "hi")
-        assert failed.value.kind == "daemon_restarting"
+        assert failed.value.kind == "daemon_unreachable"
+        assert len(daemon.turns) == 1

@@ -7,6 +7,7 @@ import pytest
 
 from gguf_bytes import model
 from modeld import inventory
+from modeld.memory.policy import DeviceMemory
 from shared.catalog.library import Library
 from shared.paths import DataRoot
 from shared.settings import Settings
@@ -28,6 +29,16 @@ def test_fit_is_told_of_what_can_run(library: Library) -> None:
     texts = inventory.fit_texts(library.rows(), Settings())
     assert list(texts) == ["m"]
     assert texts["m"].startswith("fits with context 2,048 (estimate: ")
+
+
+def test_what_a_switch_frees_counts_as_free(library: Library) -> None:
+    little = DeviceMemory(device="CPU", total=1 << 30, free=200 << 20)  # the reserve is larger
+    alone = inventory.fit_texts(library.rows(), Settings(), memory=little)
+    switched = inventory.fit_texts(library.rows(), Settings(), 400 << 20, memory=little)
+    assert alone["m"].startswith("does not fit")
+    assert switched["m"].startswith("fits with context 2,048 (estimate: ")
+    everything = inventory.fit_texts(library.rows(), Settings(), 1 << 60, memory=little)
+    assert " of 805 MB" in everything["m"], "never more than the device has"
 
 
 async def test_checksums_wait_until_nothing_else_runs(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:

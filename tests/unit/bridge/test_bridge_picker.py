@@ -41,10 +41,10 @@ def test_the_current_value_is_always_offered(names: list[str], pick: str, defaul
         assert picker.current == pick
 
 
-@given(NAMES, st.sampled_from(["", "a", "z"]))
-def test_the_gap_changes_descriptions_alone(names: list[str], pick: str) -> None:
-    before = build_picker([row(name, "loaded") for name in names], [], pick, "a", "")
-    within = build_picker([row(name, "restarting", reason="restarting") for name in names], [], pick, "a", "")
+@given(NAMES, st.sampled_from(["", "a", "z"]), st.sampled_from(["", "a", "b", "z"]))
+def test_the_gap_changes_descriptions_alone(names: list[str], pick: str, active: str) -> None:
+    before = build_picker([row(name, "loaded") for name in names], [], pick, "a", "", active)
+    within = build_picker([row(name, "restarting", reason="restarting") for name in names], [], pick, "a", "", active)
 
     def shape(picker: Picker) -> list[tuple[str, str, list[tuple[str, str]]]]:
         return [
@@ -53,6 +53,21 @@ def test_the_gap_changes_descriptions_alone(names: list[str], pick: str) -> None
 
     assert shape(before) == shape(within)
     assert before.current == within.current
+
+
+def test_the_groups_are_active_installed_and_remote() -> None:
+    picker = build_picker([row("a"), row("b", "loaded"), row("c")], [REMOTE], "", "", "", "b")
+    assert [(group.id, group.name, [choice.value for choice in group.choices]) for group in picker.groups] == [
+        ("active", "Active", ["b"]),
+        ("installed", "Installed", ["a", "c"]),
+        ("remote-vllm", "Remote: vllm", ["vllm/big"]),
+    ]
+
+
+def test_an_active_model_that_is_not_advertised_makes_no_group() -> None:
+    assert [group.id for group in build_picker([row("a")], [], "", "", "", "z").groups] == ["installed"]
+    embedder = row("e", embedding_only=True)
+    assert [group.id for group in build_picker([row("a"), embedder], [], "", "", "", "e").groups] == ["installed"]
 
 
 def test_a_lost_pick_stays_with_its_reason() -> None:

@@ -24,6 +24,7 @@ def entry(name: str, *backends: str, **changes: Any) -> ModelEntry:
     fields: dict[str, Any] = {
         "name": name,
         "title": name,
+        "digest": f"fp1-{name}",
         "path": f"/{name}",
         "source": "store",
         "architecture": "llama",
@@ -143,14 +144,22 @@ def test_the_other_backends_models_are_explained_not_shown() -> None:
 
 
 def test_a_rejected_model_is_dropped_with_its_reason() -> None:
-    live = Live(serveable=LIVE, status=status("Empty"), rejected={"a": "template error"})
+    live = Live(serveable=LIVE, status=status("Empty"), rejected={"fp1-a": "template error"})
     assert [r.name for r in picker_rows(ENTRIES, live)] == ["b", "e"]
     assert (row("a", live).state, row("a", live).reason) == ("rejected", "template error")
     assert missing_reason("a", ENTRIES, live) == "template error"
 
 
-def test_a_rejection_is_kept_apart_from_a_daemon_that_is_away() -> None:
-    live = Live(serveable=GAP, rejected={"a": "template error"})
+@pytest.mark.parametrize("serveable", [GAP, STOPPED])
+def test_a_rejection_is_kept_apart_from_a_daemon_that_is_away(serveable: Serveable) -> None:
+    """What was rejected does not come back in the gap; what merely cannot be asked about now stays."""
+    live = Live(serveable=serveable, rejected={"fp1-a": "template error"})
+    assert [r.name for r in picker_rows(ENTRIES, live)] == ["b", "e"]
+    assert {r.state for r in picker_rows(ENTRIES, live)} == {"restarting"}
+
+
+def test_a_repaired_file_is_not_the_rejected_one() -> None:
+    live = Live(serveable=LIVE, status=status("Empty"), rejected={"fp1-of-before": "template error"})
     assert [r.name for r in picker_rows(ENTRIES, live)] == ["a", "b", "e"]
 
 
