@@ -10,13 +10,14 @@ import sys
 
 def main() -> None:
     """Entry point of the console script."""
-    if sys.argv[1:2] == ["acp"]:
+    if sys.argv[1:2] in (["acp"], ["lsp"]):
         from shared.endpoint.stdio import claim_stdin, claim_stdout
 
         output, source = claim_stdout(), claim_stdin()
-        from acp_bridge.app import serve_acp
+        from acp_bridge import app
 
-        _leave(serve_acp(source, output))
+        serve = app.serve_acp if sys.argv[1] == "acp" else app.serve_lsp
+        _leave(serve(source, output))
     from acp_bridge.cli import run
 
     sys.exit(run(sys.argv[1:]))

@@ -14,6 +14,7 @@ from shared.protocol import api
 
 if TYPE_CHECKING:
     from acp_bridge.daemon.records import Records
+    from acp_bridge.shelf import Shelf
     from shared.catalog.library import Library
     from shared.paths import DataRoot
     from shared.settings import Settings
@@ -67,6 +68,19 @@ class RecordedInventory:
     def missing(self, name: str) -> str:
         """See acp_bridge.models.Inventory."""
         return missing_reason(name, self._entries, self._live)
+
+    def shelf(self) -> Shelf:
+        """See acp_bridge.models.Inventory."""
+        from acp_bridge.shelf import shelf
+
+        library = self._library
+        return shelf(
+            self._entries,
+            self._live,
+            self._settings,
+            complete=library is not None and library.complete,
+            problems=library.problems if library is not None else (),
+        )
 
     def _changed(self) -> None:
         self._listener()

@@ -19,6 +19,7 @@ from shared.protocol import api
 
 if TYPE_CHECKING:
     from acp_bridge.daemon.client import Daemon
+    from acp_bridge.shelf import Shelf
     from shared.clock import Clock
     from shared.settings import Settings
 
@@ -75,6 +76,10 @@ class Inventory(Protocol):
         """Why this model was not among the rows of the last look."""
         ...
 
+    def shelf(self) -> Shelf:
+        """Everything on disk as of the last look, with what would fit now; some milliseconds, blocks."""
+        ...
+
 
 class Models:
     """Local and remote models as one view. Listeners run in the loop when it changed."""
@@ -111,6 +116,10 @@ class Models:
     def missing(self, name: str) -> str:
         """Why this pick is not among the rows."""
         return self._advertised.reason or self._inventory.missing(name)
+
+    async def shelf(self) -> Shelf:
+        """Everything on disk, servable or not."""
+        return await anyio.to_thread.run_sync(self._inventory.shelf)
 
     @property
     def default(self) -> str:

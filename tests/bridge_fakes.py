@@ -22,6 +22,7 @@ from acp_bridge.daemon.locate import Detection, Target
 from acp_bridge.models import Advertised, Models
 from acp_bridge.providers.registry import Providers
 from acp_bridge.session.store import Claimant, Store
+from acp_bridge.shelf import Shelf
 from clients.npm import node_modules
 from clients.schema import WireCheck
 from shared.clock import SystemClock
@@ -217,6 +218,9 @@ class FixedInventory:
 
     def missing(self, name: str) -> str:
         return f"{name} is gone"
+
+    def shelf(self) -> Shelf:
+        return Shelf(rows=self.advertised.rows, complete=True)
 
 
 class Records:

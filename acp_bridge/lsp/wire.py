@@ -32,7 +32,8 @@ Consent = Literal["ask", "always", "never"]
 Overflow = Literal["refuse", "trim"]
 Role = Literal["system", "user", "assistant", "tool"]
 AnswerKind = Literal["allow_once", "allow_always", "reject_once"]
-NoticeKind = Literal["switched_away", "memory_pressure", "upgraded"]
+NoticeKind = Literal["switched_away", "memory_pressure", "other_version"]
+ActionCommand = Literal["modeld.explain", "modeld.fix", "modeld.document", "modeld.tests"]
 Operation = Literal["load", "unload", "switch", "pull"]
 
 
@@ -91,10 +92,10 @@ class Fit(Told, kw_only=True):
 class Model(Told, kw_only=True):
     """One row of the picker. `id` never changes with state, backend or restart.
 
-    `selectable` models may be picked, also while modeld is away; the others say why not in `reason`. `detail` is a short
-    state text for people. Contexts in tokens, 0 when not known: `context` is the running one (loaded models only),
-    `context_own` the model's own, `window` what a turn may count on: the running one, else what fits, else its own.
-    `thinking_levels` is empty when the model does not think, else its default comes first.
+    `selectable` models may be picked, also while modeld is away; the others say why not in `reason`. `detail` is a
+    short state text for people. Contexts in tokens, 0 when not known: `context` is the running one (loaded models
+    only), `context_own` the model's own, `window` what a turn may count on: the running one, else what fits, else its
+    own. `thinking_levels` is empty when the model does not think, else its default comes first.
     """
 
     id: str
@@ -332,9 +333,9 @@ class TurnParams(Asked, kw_only=True):
     """`modeld/turn`: the whole history in, the next assistant message out. No conversation id is needed.
 
     `model` "" means the workspace's pick. `consent` says what happens when another client uses the active model:
-    `ask` sends `modeld/ask`, `always` switches, `never` fails with `model_switch_required`. `overflow` says what happens
-    to a history that does not fit: `refuse` fails with `context_overflow` and its numbers, `trim` leaves out whole
-    exchanges at the head and says so. Without a `partialResultToken` the text is in the result.
+    `ask` sends `modeld/ask`, `always` switches, `never` fails with `model_switch_required`. `overflow` says what
+    happens to a history that does not fit: `refuse` fails with `context_overflow` and its numbers, `trim` leaves out
+    whole exchanges at the head and says so. Without a `partialResultToken` the text is in the result.
     """
 
     messages: list[Message]
@@ -658,6 +659,24 @@ class Notice(Told, kw_only=True):
     kind: NoticeKind
     text: str
     model: str = ""
+
+
+# --- code actions ------------------------------------------------------------------------------
+
+
+class ActionTarget(Told, kw_only=True):
+    """The one argument of a code action's command. Lines and characters as LSP counts them, from 0.
+
+    The editor's side runs the command (an `ActionCommand`): it shows what would change before it changes text.
+    `problems` are the messages of the diagnostics that the action is about.
+    """
+
+    uri: str
+    start_line: int
+    start_character: int
+    end_line: int
+    end_character: int
+    problems: list[str]
 
 
 # --- the one list ------------------------------------------------------------------------------

@@ -42,7 +42,9 @@ export type Role = 'system' | 'user' | 'assistant' | 'tool';
 
 export type AnswerKind = 'allow_once' | 'allow_always' | 'reject_once';
 
-export type NoticeKind = 'switched_away' | 'memory_pressure' | 'upgraded';
+export type NoticeKind = 'switched_away' | 'memory_pressure' | 'other_version';
+
+export type ActionCommand = 'modeld.explain' | 'modeld.fix' | 'modeld.document' | 'modeld.tests';
 
 export type Operation = 'load' | 'unload' | 'switch' | 'pull';
 
@@ -89,10 +91,10 @@ export interface Fit {
 /**
  * One row of the picker. `id` never changes with state, backend or restart.
  *
- * `selectable` models may be picked, also while modeld is away; the others say why not in `reason`. `detail` is a short
- * state text for people. Contexts in tokens, 0 when not known: `context` is the running one (loaded models only),
- * `contextOwn` the model's own, `window` what a turn may count on: the running one, else what fits, else its own.
- * `thinkingLevels` is empty when the model does not think, else its default comes first.
+ * `selectable` models may be picked, also while modeld is away; the others say why not in `reason`. `detail` is a
+ * short state text for people. Contexts in tokens, 0 when not known: `context` is the running one (loaded models
+ * only), `contextOwn` the model's own, `window` what a turn may count on: the running one, else what fits, else its
+ * own. `thinkingLevels` is empty when the model does not think, else its default comes first.
  */
 export interface Model {
   id: string;
@@ -305,9 +307,9 @@ export interface Sampling {
  * `modeld/turn`: the whole history in, the next assistant message out. No conversation id is needed.
  *
  * `model` "" means the workspace's pick. `consent` says what happens when another client uses the active model:
- * `ask` sends `modeld/ask`, `always` switches, `never` fails with `model_switch_required`. `overflow` says what happens
- * to a history that does not fit: `refuse` fails with `context_overflow` and its numbers, `trim` leaves out whole
- * exchanges at the head and says so. Without a `partialResultToken` the text is in the result.
+ * `ask` sends `modeld/ask`, `always` switches, `never` fails with `model_switch_required`. `overflow` says what
+ * happens to a history that does not fit: `refuse` fails with `context_overflow` and its numbers, `trim` leaves out
+ * whole exchanges at the head and says so. Without a `partialResultToken` the text is in the result.
  */
 export interface TurnParams {
   messages: Message[];
@@ -595,6 +597,21 @@ export interface Notice {
   model: string;
 }
 
+/**
+ * The one argument of a code action's command. Lines and characters as LSP counts them, from 0.
+ *
+ * The editor's side runs the command (an `ActionCommand`): it shows what would change before it changes text.
+ * `problems` are the messages of the diagnostics that the action is about.
+ */
+export interface ActionTarget {
+  uri: string;
+  startLine: number;
+  startCharacter: number;
+  endLine: number;
+  endCharacter: number;
+  problems: string[];
+}
+
 /** The stable kinds of errors: `error.data.kind`, with their JSON-RPC codes. */
 export const ERROR_CODES = {
   backend_mismatch: -32018,
@@ -634,6 +651,7 @@ export const ERROR_CODES = {
   template_error: -32033,
   unauthenticated: -32030,
   unsupported_feature: -32032,
+  upgraded: -32048,
   wait_timeout: -32029,
 } as const;
 export type ErrorKind = keyof typeof ERROR_CODES;
@@ -651,7 +669,6 @@ export interface EditorRequests {
   /** where the service and the slot stand */
   'modeld/status': { params: Nothing; result: Status };
   /** one assistant message, streamed */
-  upgraded: -32048,
   'modeld/turn': { params: TurnParams; result: TurnResult };
   /** end turns, loads and pulls of this window */
   'modeld/cancel': { params: CancelParams; result: Cancelled };

@@ -1,0 +1,52 @@
+"""`modeld/describe`: what a load would mean. Loads nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from acp_bridge.lsp import wire
+from shared.errors import ModeldError, ModelNotFound
+from shared.protocol import api
+
+if TYPE_CHECKING:
+    from acp_bridge.core import Core
+    from acp_bridge.lsp.window import Window
+
+
+async def handle(window: Window, params: wire.DescribeParams) -> wire.Description:
+    """The daemon's own plan where it can be had, else an estimate. Raises ModelNotFound."""
+    from acp_bridge.lsp.listing import listing
+    from acp_bridge.session.question import switch_sentence
+
+    core = await window.core()
+    shown = await listing(window, core)
+    model = next((model for model in shown.models if model.id == params.model), None)
+    if model is None:
+        raise ModelNotFound(requested=params.model, near=[model.id for model in shown.models][:3])
+    info = await _info(core, params) if model.group != "remote" else None
+    fit = model.fit
+    if info is not None and info.plan is not None:
+        from acp_bridge.forecast import planned
+        from acp_bridge.lsp.rows import wire_fit
+
+        fit = wire_fit(planned(info.plan))
+        fit.estimate = info.plan.estimate
+    active = core.daemon.status.active if core.daemon.status is not None else None
+    replaces = active is not None and model.group != "remote" and active.name != model.id
+    return wire.Description(
+        model=model,
+        fit=fit,
+        switch=switch_sentence(active.name, model.id) if replaces and active is not None else "",
+        in_use_by=core.local.others() if replaces else [],
+        warnings=info.warnings if info is not None else [],
+    )
+
+
+async def _info(core: Core, params: wire.DescribeParams) -> api.ModelInfo | None:
+    if not core.daemon.connected:
+        return None
+    asked = api.DescribeParams(model=params.model, config=api.LoadConfig(num_ctx=params.context))
+    try:
+        return await core.daemon.call("model/describe", asked, api.ModelInfo)
+    except ModeldError:
+        return None  # advice alone: the estimate stands

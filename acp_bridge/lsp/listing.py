@@ -1,0 +1,57 @@
+"""The core's view of the models and the service, as this window shows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from acp_bridge.lsp import wire
+from acp_bridge.lsp.rows import Seen, picker_models
+from acp_bridge.lsp.state import service_status
+
+if TYPE_CHECKING:
+    from acp_bridge.core import Core
+    from acp_bridge.lsp.window import Window
+    from acp_bridge.shelf import Shelf
+
+
+def seen_by(window: Window, core: Core, shelf: Shelf) -> Seen:
+    """What is known now."""
+    return Seen(
+        advertised=core.models.rows,
+        library=shelf.rows,
+        remotes=core.models.remotes,
+        status=core.daemon.status,
+        active=core.models.active,
+        fits=shelf.fits,
+        speeds=window.speeds,
+        me=window.name,
+    )
+
+
+async def listing(window: Window, core: Core, workspace: str = "") -> wire.Models:
+    """The picker of a workspace."""
+    shelf = await core.models.shelf()
+    picked = await window.picked(workspace)
+    reason = core.models.missing(picked) if picked and core.models.row(picked) is None else core.models.reason
+    models = picker_models(seen_by(window, core, shelf), picked, reason)
+    remotes = core.models.remotes
+    return wire.Models(
+        models=models,
+        picked=picked,
+        default=core.models.default or (remotes[0].id if remotes else ""),
+        reason="" if any(model.selectable for model in models) else reason,
+        complete=shelf.complete,
+    )
+
+
+def standing(window: Window, core: Core) -> wire.Status:
+    """The status as this window shows it."""
+    status = core.daemon.status
+    active = status.active.name if status is not None and status.active is not None else ""
+    return service_status(
+        status,
+        core.daemon.detection,
+        looked=core.daemon.looked.is_set(),
+        speed=window.speeds.get(active, 0.0),
+        me=window.name,
+    )

@@ -1,0 +1,111 @@
+"""What the window is told unasked: models, status, progress, notices. Only when something shown changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+
+from acp_bridge.lsp import wire
+from acp_bridge.lsp.listing import listing, standing
+from acp_bridge.lsp.rows import shown
+from acp_bridge.lsp.state import settled, slot_progress
+from acp_bridge.session.question import switched_away
+from shared.version import __version__
+
+if TYPE_CHECKING:
+    from acp_bridge.core import Core
+    from acp_bridge.lsp.window import Window
+    from shared.protocol import api
+
+
+class Pushes:
+    """Watches the core for one window. `run` sends the lists of models; the rest goes out as it comes."""
+
+    def __init__(self, window: Window, core: Core) -> None:
+        self._window = window
+        self._core = core
+        self._moved = anyio.Event()
+        self._models: wire.Models | None = None
+        self._status: wire.Status | None = None
+        self._progress: wire.Progress | None = None
+        self._active = ""
+        self._pressure = False
+        self._version = ""
+        core.models.on_change(self.touch)
+        core.daemon.on_change(self._changed)
+
+    def touch(self) -> None:
+        """The models may look different now."""
+        self._moved.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._moved.wait()
+            self._moved = anyio.Event()
+            models = await listing(self._window, self._core)
+            if self._models is None or _differs(models, self._models):
+                self._models = models
+                self._window.tell("modeld/modelsChanged", models, latest="models")
+
+    def _changed(self) -> None:
+        """The daemon's status or detection changed."""
+        self.touch()
+        status = standing(self._window, self._core)
+        if self._status is None or settled(status) != settled(self._status):
+            self._status = status
+            self._window.tell("modeld/statusChanged", status, latest="status")
+        raw = self._core.daemon.status
+        self._tell_progress(slot_progress(raw, self._window.name))
+        if raw is not None:
+            self._tell_switched(raw)
+            self._tell_pressure(raw)
+            self._tell_version(raw)
+
+    def _tell_progress(self, progress: wire.Progress | None) -> None:
+        before, self._progress = self._progress, progress
+        if before is not None and (progress is None or progress.model != before.model):
+            ended = wire.Progress(
+                operation=before.operation, model=before.model, text="", mine=before.mine, fraction=None, done=True
+            )
+            self._window.tell("modeld/progress", ended)
+        if progress is not None and progress != before:
+            self._window.tell("modeld/progress", progress, latest="progress")
+
+    def _tell_switched(self, status: api.Status) -> None:
+        """Another client replaced the model that this window used: told once."""
+        before = self._active
+        self._active = status.active.name if status.active is not None else before
+        mine = self._window.last_model
+        if status.active is None or not before or before == self._active or mine != before or self._window.busy:
+            return
+        by = status.busy.holder if status.busy is not None else ""
+        if by != self._window.name:
+            self._window.last_model = ""
+            self._notice("switched_away", switched_away(before, self._active, by), before)
+
+    def _tell_pressure(self, status: api.Status) -> None:
+        before, self._pressure = self._pressure, status.memory.pressure
+        if self._pressure and not before and status.active is not None:
+            name = status.active.name
+            self._notice("memory_pressure", f"Memory is short. Unload {name} to free what it takes.", name)
+
+    def _tell_version(self, status: api.Status) -> None:
+        before, self._version = self._version, status.version or self._version
+        if self._version not in ("", before, __version__):
+            text = f"modeld {self._version} runs and this window's bridge is {__version__}: reload the window to match."
+            self._notice("other_version", text, "")
+
+    def _notice(self, kind: wire.NoticeKind, text: str, model: str) -> None:
+        self._window.tell("modeld/notice", wire.Notice(kind=kind, text=text, model=model))
+
+
+def _differs(one: wire.Models, other: wire.Models) -> bool:
+    same = (one.picked, one.default, one.reason, one.complete) == (
+        other.picked,
+        other.default,
+        other.reason,
+        other.complete,
+    )
+    return not same or shown(one.models) != shown(other.models)

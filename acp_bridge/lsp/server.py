@@ -1,0 +1,210 @@
+"""The LSP face of a bridge process: pygls behind the product's pipe, in front of the core.
+
+`initialize` is answered before the core is imported; the core is made in the background right after.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.to_thread
+import msgspec
+from lsprotocol import converters, types
+from pygls import uris
+from pygls.lsp.server import LanguageServer
+
+from acp_bridge.life import stop_with_process
+from acp_bridge.lsp import wire
+from acp_bridge.lsp.features import Handler, code_action, handlers, inline_completion
+from acp_bridge.lsp.protocol import FaceProtocol
+from acp_bridge.lsp.transport import Pipe
+from acp_bridge.lsp.window import Window
+from shared.protocol.message import decode_params
+from shared.version import __version__
+
+if TYPE_CHECKING:
+    from anyio.abc import ByteStream, TaskGroup
+
+    from acp_bridge.core import Core
+    from shared.paths import DataRoot
+    from shared.settings import Settings
+
+
+class Pygls(LanguageServer):
+    """Nothing pops up in the editor by itself: requests are answered, and defects are on standard error."""
+
+    def report_server_error(self, error: Exception, source: Any) -> None:
+        """A notification that could not be handled."""
+        report_defect("a notification", error)
+
+
+class LspServer:
+    """Serves one editor window. `core_of` makes the core, given the window's name for other clients."""
+
+    def __init__(self, core_of: Callable[[Callable[[], str]], Core], root: DataRoot, settings: Settings) -> None:
+        self.exit_code = 0
+        self._core_of = core_of
+        self._settings = settings
+        self._pygls = Pygls(
+            "modeld", __version__, protocol_cls=FaceProtocol, converter_factory=converters.get_converter
+        )
+        self._protocol: FaceProtocol = self._pygls.protocol  # type: ignore[assignment]
+        self._protocol.on_exit = self._exit
+        self._protocol.on_initialize = self._initialized
+        self._protocol.on_defect = report_defect
+        self.window = Window(self._protocol, root, settings)
+        self.window.pid = os.getpid()
+        self._pipe: Pipe | None = None
+        self._group: TaskGroup | None = None
+        self._register()
+
+    # --- life ----------------------------------------------------------------------------------
+
+    async def serve(self, stream: ByteStream) -> None:
+        """Until the editor closes its side, says `exit`, or is gone."""
+        self._pipe = self._protocol.pipe = Pipe(stream, self._settings)
+        async with anyio.create_task_group() as group:
+            self._group = self.window.group = group
+            await self._pipe.run(self._protocol.receive)
+            self._protocol.cancel_all()
+            group.cancel_scope.cancel()
+
+    def stop(self) -> None:
+        """End the connection from this side."""
+        if self._pipe is not None:
+            self._pipe.close()
+
+    def close(self) -> None:
+        """Write what is left, after `serve`. Bounded."""
+        core = self.window.core_now
+        if core is not None:
+            core.close()
+
+    def _exit(self, code: int) -> None:
+        self.exit_code = code
+        self.stop()
+
+    # --- initialize ----------------------------------------------------------------------------
+
+    def _initialized(self, params: types.InitializeParams, capabilities: types.ServerCapabilities) -> None:
+        """Before the answer goes out: who the editor is, what is offered; then the core is begun."""
+        window = self.window
+        window.options = _options(params.initialization_options)
+        if params.client_info is not None and params.client_info.name:
+            window.editor = params.client_info.name
+        window.workspace = _workspace(params) or window.options.workspace
+        if not window.options.inline_completion:
+            capabilities.inline_completion_provider = None
+        if not window.options.code_actions:
+            capabilities.code_action_provider = None
+        offer = wire.Offer(
+            wire=wire.WIRE,
+            version=__version__,
+            methods=[method.name for method in wire.METHODS if method.sender == "editor"],
+        )
+        capabilities.experimental = {"modeld": msgspec.to_builtins(offer)}
+        assert self._group is not None
+        if params.process_id:
+            self._group.start_soon(stop_with_process, params.process_id, self.stop)
+        self._group.start_soon(self._start_core)
+
+    async def _start_core(self) -> None:
+        await anyio.to_thread.run_sync(import_core)
+        from acp_bridge.answers import Answers
+        from acp_bridge.lsp.pushes import Pushes
+
+        assert self._group is not None
+        core = self._core_of(lambda: self.window.name)
+        core.store.start()
+        pushes = Pushes(self.window, core)
+        self.window.touch = pushes.touch
+        self._group.start_soon(core.run)
+        self._group.start_soon(pushes.run)
+        self.window.become_ready(core, Answers(core))
+
+    # --- methods -------------------------------------------------------------------------------
+
+    def _register(self) -> None:
+        kinds = {method.name: method.params for method in wire.METHODS}
+        for name, handler in handlers().items():
+            self._pygls.feature(name)(self._typed(handler, kinds[name]))
+        feature = self._pygls.feature
+        feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())(self._complete)
+        options = types.CodeActionOptions(code_action_kinds=list(code_action.KINDS))
+        feature(types.TEXT_DOCUMENT_CODE_ACTION, options)(self._actions)
+        feature(types.WINDOW_WORK_DONE_PROGRESS_CANCEL)(self._cancel_progress)
+        feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)(self._folders_changed)
+
+    def _typed(self, handler: Handler, kind: type) -> Callable[[msgspec.Raw], Awaitable[Any]]:
+        """`handler` with params of `kind`, which raises InvalidParams naming the value."""
+
+        async def call(raw: msgspec.Raw) -> Any:
+            return await handler(self.window, decode_params(raw, kind))
+
+        return call
+
+    async def _complete(self, params: types.InlineCompletionParams) -> types.InlineCompletionList:
+        document = self._pygls.workspace.get_text_document(params.text_document.uri)
+        return await inline_completion.complete(self.window, document, params)
+
+    async def _actions(self, params: types.CodeActionParams) -> list[types.CodeAction]:
+        return code_action.actions(self.window, params)
+
+    def _cancel_progress(self, params: types.WorkDoneProgressCancelParams) -> None:
+        self.window.cancel(wire.CancelParams(token=params.token))
+
+    def _folders_changed(self, params: types.DidChangeWorkspaceFoldersParams) -> None:
+        folders = list(self._pygls.workspace.folders.values())
+        self.window.workspace = _path(folders[0].uri) if folders else self.window.options.workspace
+        self.window.touch()
+
+
+def import_core() -> None:
+    """Everything that may be needed later: an upgrade under a running process must not change its code halfway."""
+    import acp_bridge.answers
+    import acp_bridge.core
+    import acp_bridge.daemon.records
+    import acp_bridge.daemon.start
+    import acp_bridge.doctor
+    import acp_bridge.forecast
+    import acp_bridge.inventory
+    import acp_bridge.lsp.listing
+    import acp_bridge.lsp.pushes
+    import acp_bridge.providers.registry
+    import acp_bridge.shelf  # noqa: F401 - imported for later
+
+
+def _options(raw: object) -> wire.Options:
+    """What the editor set; what cannot be read is as if it were not there."""
+    try:
+        return msgspec.convert(raw or {}, wire.Options)
+    except msgspec.ValidationError:
+        return wire.Options()
+
+
+def _workspace(params: types.InitializeParams) -> str:
+    folders = params.workspace_folders or []
+    if folders:
+        return _path(folders[0].uri)
+    if params.root_uri:
+        return _path(params.root_uri)
+    return params.root_path or ""
+
+
+def _path(uri: str) -> str:
+    """The path of a file URI; another kind of folder is named by its URI."""
+    path = uris.to_fs_path(uri) if uri.startswith("file:") else None
+    return path or uri
+
+
+def report_defect(method: str, error: BaseException) -> None:
+    """A defect of ours, on standard error: where it happened, never what it was about (that may be a prompt)."""
+    import traceback
+
+    place = traceback.extract_tb(error.__traceback__)[-1:]
+    where = f"{place[0].filename}:{place[0].lineno}" if place else "unknown place"
+    sys.stderr.write(f"acp-bridge: {type(error).__name__} in {method} at {where}\n")

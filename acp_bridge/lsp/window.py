@@ -1,0 +1,220 @@
+"""One editor window: who it is, what it runs, and the core behind it. Knows the editor, not the methods."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import PurePath
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+import msgspec
+
+from acp_bridge.lsp import wire
+from acp_bridge.session.cancel import Cancel
+from acp_bridge.session.question import SWITCH_ALWAYS
+from shared.errors import ModeldError
+from shared.protocol.faults import InvalidParams
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+    from acp_bridge.answers import Answers
+    from acp_bridge.core import Core
+    from acp_bridge.lsp.protocol import FaceProtocol
+    from acp_bridge.session.face import Question
+    from shared.paths import DataRoot
+    from shared.protocol import api
+    from shared.settings import Settings
+
+R = TypeVar("R")
+#: Once its work was cancelled, the window goes on listening this long at most for the daemon's own end of it.
+AFTERMATH_S = 10.0
+
+
+class Work:
+    """Something long that the window runs: it can be cancelled by its tokens or its model."""
+
+    def __init__(self, *tokens: wire.Token | None) -> None:
+        self.tokens = [token for token in tokens if token is not None]
+        self.model = ""
+        self.cancel = Cancel()
+        self.answered = False  # the editor has its answer: nothing more is shown of this work
+
+
+class Window:
+    """The state of one connection. `core` and `answers` wait until both are there."""
+
+    def __init__(self, protocol: FaceProtocol, root: DataRoot, settings: Settings) -> None:
+        self.protocol = protocol
+        self.root = root
+        self.settings = settings
+        self.options = wire.Options()
+        self.editor = "an editor"
+        self.workspace = ""
+        self.pid = 0
+        self.speeds: dict[str, float] = {}
+        self.always_switch = False
+        self.last_model = ""
+        self.works: set[Work] = set()
+        self.fill: Cancel | None = None
+        self.touch: Callable[[], None] = _nothing
+        self.group: TaskGroup | None = None
+        self._core: Core | None = None
+        self._answers: Answers | None = None
+        self._ready = anyio.Event()
+
+    @property
+    def name(self) -> str:
+        """How other clients see this window: the editor and its folder, since two windows are two clients."""
+        folder = PurePath(self.workspace).name if self.workspace else f"window {self.pid}"
+        return f"{self.editor} ({folder})"
+
+    def become_ready(self, core: Core, answers: Answers) -> None:
+        """From now on there is a core."""
+        self._core, self._answers = core, answers
+        self._ready.set()
+
+    async def core(self) -> Core:
+        """Everything behind the face; waits for the first moments of the process."""
+        await self._ready.wait()
+        assert self._core is not None
+        return self._core
+
+    async def answers(self) -> Answers:
+        """See `core`."""
+        await self._ready.wait()
+        assert self._answers is not None
+        return self._answers
+
+    @property
+    def core_now(self) -> Core | None:
+        """The core if it is there already."""
+        return self._core
+
+    # --- long work -----------------------------------------------------------------------------
+
+    async def carry(self, work: Work, run: Callable[[], Awaitable[R]]) -> R:
+        """Run `run` as a task of the window and give its result.
+
+        When the editor cancels the request, the answer goes at once, the work is asked to end, and what the daemon
+        says of its end is still heard.
+        """
+        assert self.group is not None
+        outcome: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self.works.add(work)
+
+        async def task() -> None:
+            try:
+                result = await run()
+            except Exception as error:
+                if not outcome.done():
+                    outcome.set_exception(error)
+            else:
+                if not outcome.done():
+                    outcome.set_result(result)
+            finally:
+                self.works.discard(work)
+                if not outcome.done():
+                    outcome.cancel()
+
+        self.group.start_soon(self._bounded, work, task)
+        try:
+            return await outcome
+        except asyncio.CancelledError:
+            work.answered = True
+            work.cancel.request()
+            raise
+
+    @staticmethod
+    async def _bounded(work: Work, task: Callable[[], Awaitable[None]]) -> None:
+        """Work that was cancelled and does not come to its end is given up."""
+        with anyio.CancelScope() as scope:
+
+            def limit() -> None:
+                scope.deadline = anyio.current_time() + AFTERMATH_S
+
+            work.cancel.on_request(limit)
+            await task()
+
+    def cancel(self, params: wire.CancelParams) -> int:
+        """Ask the works that are meant to end; how many."""
+        if params.token is not None:
+            meant = [work for work in self.works if params.token in work.tokens]
+        else:
+            meant = [work for work in self.works if params.model in ("", work.model)]
+        for work in meant:
+            work.cancel.request()
+        return len(meant)
+
+    @property
+    def busy(self) -> bool:
+        """This window waits for a model."""
+        return bool(self.works)
+
+    def answered(self, result: api.TurnResult) -> None:
+        """What is learned from a turn that ended."""
+        if result.usage.generated and result.timings.tokens_per_s:
+            self.speeds[result.model] = result.timings.tokens_per_s
+        self.last_model = result.model
+
+    # --- what is remembered --------------------------------------------------------------------
+
+    def folder(self, workspace: str) -> str:
+        """The workspace that picks are remembered for."""
+        return workspace or self.workspace or "no workspace"
+
+    async def picked(self, workspace: str = "") -> str:
+        """The remembered pick, "" when there is none or it cannot be read."""
+        core = await self.core()
+        try:
+            return await core.store.remembered(self.folder(workspace))
+        except ModeldError:
+            return ""  # the failure is told when something has to be saved
+
+    async def model_of(self, model: str, workspace: str) -> str:
+        """What answers: the model that was named, else the pick of the workspace ("": the default)."""
+        return model or await self.picked(workspace)
+
+    # --- the editor ----------------------------------------------------------------------------
+
+    def stream(self, token: wire.Token, event: wire.TurnEvent) -> None:
+        """One partial result."""
+        self.protocol.tell("$/progress", {"token": token, "value": event})
+
+    def tell(self, method: str, params: wire.Told, latest: str | None = None) -> None:
+        """A notification of ours."""
+        self.protocol.tell(method, params, latest)
+
+    async def consent(self, question: Question, token: wire.Token | None) -> str | None:
+        """Ask for consent; None when the user dismissed it. An answer for the session is kept for the window."""
+        answer = await self._ask(question, token)
+        if answer == SWITCH_ALWAYS:
+            self.always_switch = True
+        return answer
+
+    async def _ask(self, question: Question, token: wire.Token | None) -> str | None:
+        asked = wire.Question(
+            title=question.title,
+            active=question.active,
+            wanted=question.wanted,
+            in_use_by=question.in_use_by,
+            answers=[
+                wire.Answer(id=answer.id, name=answer.name, kind=_kind(answer.kind)) for answer in question.answers
+            ],
+            token=token,
+        )
+        raw = await self.protocol.ask("modeld/ask", asked)
+        try:
+            return msgspec.convert(raw, wire.Reply).answer
+        except msgspec.ValidationError as error:
+            raise InvalidParams(at="$", reason="not an answer to modeld/ask") from error
+
+
+def _nothing() -> None:
+    """Nobody listens yet."""
+
+
+def _kind(kind: str) -> wire.AnswerKind:
+    kinds: dict[str, wire.AnswerKind] = {"allow_once": "allow_once", "allow_always": "allow_always"}
+    return kinds.get(kind, "reject_once")
