@@ -30,6 +30,7 @@ def build(daemon: Daemon) -> api.Status:
         endpoint=daemon.endpoint,
         busy=busy_of(slot),
         queue=_queue(slot),
+        jobs=_jobs(slot),
         sessions=daemon.server.sessions,
         clients=daemon.server.clients,
         effective_context=active.num_ctx if active is not None else None,
@@ -78,6 +79,21 @@ def _queue(slot: Slot) -> list[api.Waiting]:
     return [
         api.Waiting(client=ticket.client_name, model=ticket.model, waited_s=round(now - ticket.arrived, 3))
         for ticket in slot.desk.places()
+    ]
+
+
+def _jobs(slot: Slot) -> list[api.BusyOperation]:
+    now = slot.now()
+    return [
+        api.BusyOperation(
+            operation=view.operation,
+            stage=view.stage,
+            holder=view.holder,
+            age_s=round(now - view.started, 3),
+            detail=dict(view.detail),
+        )
+        for view in slot.leases.views()
+        if not view.on_engine
     ]
 
 

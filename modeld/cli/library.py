@@ -31,6 +31,8 @@ def main(options: argparse.Namespace) -> int:
         print_json(result)
         return codes.OK
     print(table(result.rows) if result.rows else "no models: `modeld pull starter` fetches a small one")
+    for line in next_steps(result.rows):
+        print(line)
     for problem in result.problems:
         print(f"modeld: {problem}", file=sys.stderr)
     return codes.OK
@@ -90,6 +92,28 @@ def table(rows: Sequence[api.LibraryRow]) -> str:
     widths = [max(len(line[column]) for line in (head, *body)) for column in range(len(head))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in (head, *body)]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def next_steps(rows: Sequence[api.LibraryRow]) -> list[str]:
+    """What can be done with them, and what it costs, from the actions that each row allows."""
+    allowed: dict[str, list[str]] = {}
+    for row in rows:
+        for action in row.actions:
+            allowed.setdefault(action, []).append(row.name)
+    loaded = next(iter(allowed.get("unload", ())), "")
+    lines = []
+    if allowed.get("activate"):
+        lines.append("`modeld load NAME` makes one of them resident.")
+    if allowed.get("switch"):
+        held = loaded or "the model that is resident"
+        lines.append(f"`modeld load NAME --switch` unloads {held} and drops its warm context.")
+    if loaded:
+        lines.append(f"`modeld unload` frees the memory of {loaded}, with its warm context.")
+    if allowed.get("start_modeld"):
+        lines.append("modeld is not running: `modeld start` makes them usable.")
+    if allowed.get("install_engine"):
+        lines.append("No engine is installed: `pip install 'modeld[llama]'` or `pip install 'modeld[openvino]'`.")
+    return ["", *lines] if lines else []
 
 
 def _add(folder: str | None) -> int:

@@ -6,7 +6,7 @@ import argparse
 
 from modeld.cli import codes
 from modeld.cli.context import Context, print_json
-from modeld.cli.library import table
+from modeld.cli.library import next_steps, table
 from shared.protocol import api
 
 
@@ -18,7 +18,7 @@ def main(options: argparse.Namespace) -> int:
     if options.json:
         print_json(result)
     elif result.rows:
-        print(table(result.rows))
+        print("\n".join([table(result.rows), *next_steps(result.rows)]))
     else:
         print("nothing can run now: `modeld library` shows what is installed, `modeld pull starter` fetches a model")
     return codes.OK

@@ -503,7 +503,7 @@ class FillResult(Value, kw_only=True):
 
 
 class BusyOperation(Value, kw_only=True):
-    """What holds the slot: operation, stage, client name, age in seconds."""
+    """What holds the slot, or a job beside it (a pull, a plan): operation, stage, client name, age in seconds."""
 
     operation: str
     stage: str
@@ -550,6 +550,7 @@ class Status(Value, omit_defaults=False, kw_only=True):
     endpoint: str = ""
     busy: BusyOperation | None = None
     queue: list[Waiting] = []
+    jobs: list[BusyOperation] = []
     sessions: int = 0
     clients: int = 0
     effective_context: int | None = None
