@@ -116,6 +116,11 @@ class Slot:
         await self._settle()
         self._stopping.set()
 
+    async def until_free(self) -> None:
+        """Until nothing runs. What is `frozen` meanwhile gets nothing new."""
+        while self.desk.current is not None:
+            await self._changed.wait()
+
     async def lose(self) -> None:
         """The lease is lost: end the turn with a typed error, kill the worker and see it gone."""
         self.feed(ev.OwnerLost())
@@ -166,7 +171,7 @@ class Slot:
             self.desk.uses.forget()
             self.desk.queue.forget_use()
             self.leases.forget_pins()
-            self.pending_reload = False
+            self.pending_reload = self.pressure = False
         for effect in effects:
             self._do(effect)
         if isinstance(event, ev.WorkerGone) and after.name not in ("ShuttingDown", "LostOwner"):
@@ -258,10 +263,13 @@ class Slot:
 
     @property
     def idle_ttl(self) -> float | None:
-        """Seconds after which the model is reaped; None while it is wanted."""
+        """Seconds after which the model is reaped; None while it is wanted.
+
+        An editor keeps it longer, unless the last turn found less than the reserve free.
+        """
         if self.desk.current is not None or len(self.desk.queue) or self.desk.queue.holds(self.now()):
             return None
-        connected = self.connected() > 0
+        connected = self.connected() > 0 and not self.pressure
         return self.settings.idle_ttl_connected if connected else self.settings.idle_ttl
 
     def _arm(self) -> None:

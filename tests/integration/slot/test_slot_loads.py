@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import pytest
 from counts import FULL, scaled
 from modeld_process import ENDLESS, Client, Modeld, write_models, write_script
 from shared.errors import (
-    InsufficientMemory,
     ModelBusy,
     ModeldError,
     ModelLoadFailed,

@@ -1,0 +1,101 @@
+"""A slot in this process with real worker processes: where a test must stand between the two, or fake a device."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+from modeld.engine.host import WorkerHost
+from modeld.memory.policy import DeviceMemory
+from modeld.memory.probe import host_memory
+from modeld.slot import operations
+from modeld.slot.desk import Client, Permission
+from modeld.slot.driver import Slot
+from modeld.slot.ports import FreeOwner, NoRecords
+from shared.catalog.library import Library
+from shared.clock import SystemClock
+from shared.paths import DataRoot
+from shared.protocol import api
+from shared.settings import Settings
+
+StartWorker = Callable[[Settings], Any]
+
+
+class Inside:
+    """The slot, what it wrote, and short forms of what clients do."""
+
+    def __init__(self, slot: Slot, records: NoRecords, log: list[str]) -> None:
+        self.slot = slot
+        self.records = records
+        self.log = log
+
+    async def load(self, model: str, client: Client, **fields: Any) -> api.LoadResult:
+        entry = await self.slot.find(model)
+        params = api.LoadParams(model=model, **fields)
+        return await self.slot.desk.perform(
+            "load",
+            client,
+            entry,
+            params.config,
+            Permission(load=True, switch=params.allow_switch, consent=True, on_busy=params.on_busy),
+            lambda event: None,
+            lambda work: operations.load(self.slot, work, entry, params),
+        )
+
+    async def turn(
+        self, model: str, client: Client, text: str, emit: Callable[[api.Event], None] = lambda event: None
+    ) -> api.TurnResult:
+        entry = await self.slot.find(model)
+        messages = [{"role": "user", "content": text}]
+        params = api.TurnParams(model=model, messages=messages, params=api.Sampling(temperature=0.0))
+        return await self.slot.desk.perform(
+            "turn",
+            client,
+            entry,
+            params.config,
+            Permission(load=True),
+            emit,
+            lambda work: operations.turn(self.slot, work, entry, params),
+        )
+
+
+@asynccontextmanager
+async def inside(
+    root: DataRoot,
+    settings: Settings,
+    *,
+    backend: str = "scripted",
+    read_memory: Callable[[], DeviceMemory] = host_memory,
+    started: Callable[[WorkerHost], None] = lambda host: None,
+) -> AsyncIterator[Inside]:
+    """A running slot; `started` gets each worker before it is used."""
+    records, log = NoRecords(), list[str]()
+    library = Library(root, settings)
+
+    async def start() -> WorkerHost:
+        host = await WorkerHost.start(backend, settings, root.path / "worker.log", dict(os.environ))
+        started(host)
+        return host
+
+    slot = Slot(
+        settings,
+        SystemClock(),
+        backend=backend,
+        shelf=library,
+        owner=FreeOwner(),
+        records=records,
+        start_worker=start,
+        read_memory=read_memory,
+        log=log.append,
+    )
+    try:
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(slot.run)
+            yield Inside(slot, records, log)
+            await slot.close(1.0)
+    finally:
+        library.close()
