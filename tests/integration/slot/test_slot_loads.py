@@ -249,24 +249,6 @@ async def test_on_busy_fail_wait_and_cancel(models: DataRoot) -> None:
         assert "other ends the turn of holder" in modeld.log()
 
 
-async def test_memory_that_another_process_took_between_describe_and_load_is_seen(
-    models: DataRoot, eater: Callable[[int], None]
-) -> None:
-    free = psutil.virtual_memory().available
-    environ = {"MODELD_MEMORY_RESERVE_CAP": "1.0", "MODELD_MEMORY_RESERVE_FLOOR": str(free - 1200 * MIB)}
-    async with Modeld(models, "llama", **environ) as modeld, modeld.client() as client:
-        info = await client.call("model/describe", api.DescribeParams(model="a"), api.ModelInfo)
-        assert info.plan is not None
-        assert info.plan.required_bytes + info.plan.reserve_bytes < info.plan.free_bytes
-        eater(2000 * MIB)
-        with pytest.raises(InsufficientMemory) as caught:
-            await client.load("a")
-        error = caught.value
-        assert error.required_bytes + error.reserve_bytes > error.free_bytes
-        assert error.device == "CPU"
-        assert (await client.status()).state in ("Empty", "Failed")
-
-
 async def test_describe_is_never_resident_and_never_waits_for_a_turn(models: DataRoot) -> None:
     async with (
         scripted(models, ENDLESS, token_s=0.01) as modeld,
