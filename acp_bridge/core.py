@@ -18,6 +18,7 @@ from acp_bridge.session.bound import BoundLocal
 from acp_bridge.session.cancel import Cancel
 from acp_bridge.session.commands import parse_command
 from acp_bridge.session.events import ImagePart, OptionsChanged, Part, Shown, TurnEnded
+from acp_bridge.session.forms import forms_of
 from acp_bridge.session.live import LiveConversation
 from acp_bridge.session.local import LocalModel
 from acp_bridge.session.perform import Performer
@@ -174,7 +175,7 @@ class Core(Choices):
         if servers:
             from acp_bridge.mcp.servers import McpServers
 
-            live.servers = McpServers(servers, live.conversation.cwd)
+            live.servers = McpServers(servers, live.conversation.cwd, live.id, forms_of(self.face))
 
     async def take_over(self, conversation_id: str) -> None:
         """Become the writer of an open conversation, with what the other editor has said in it meanwhile."""

@@ -17,6 +17,8 @@ from acp_bridge.acp.schema import (
     CreateTerminalParams,
     CreateTerminalResult,
     CurrentModeUpdate,
+    ElicitationParams,
+    ElicitationResult,
     ExitStatus,
     PermissionCard,
     PermissionOption,
@@ -32,6 +34,7 @@ from acp_bridge.acp.schema import (
 from acp_bridge.acp.updates import Updates, commands_update, items_of, places_of
 from acp_bridge.session.events import OptionsChanged, Shown
 from acp_bridge.session.face import Command, Finished, Question, ToolFailed
+from acp_bridge.session.forms import Form, FormAnswer
 from shared.errors import ModeldError
 from shared.protocol.faults import BadAnswer, PeerGone
 
@@ -165,6 +168,23 @@ class Editor:
             return None  # an editor that cannot ask has not allowed it
         chosen = result.outcome.option_id if result.outcome.outcome == "selected" else None
         return chosen if any(chosen == answer.id for answer in question.answers) else None
+
+    @property
+    def shows_forms(self) -> bool:
+        """See AsksForms."""
+        offered = self.capabilities.elicitation
+        return offered is not None and offered.form is not None
+
+    async def ask_form(self, conversation: str, form: Form) -> FormAnswer:
+        """See AsksForms."""
+        params = ElicitationParams(session_id=conversation, message=form.message, requested_schema=form.schema)
+        try:
+            result: ElicitationResult = await self.peer.request("elicitation/create", params, ElicitationResult)
+        except (ModeldError, BadAnswer, PeerGone):
+            return FormAnswer(action="cancel")
+        if result.action == "accept":
+            return FormAnswer(action="accept", content=result.content or {})
+        return FormAnswer(action="decline" if result.action == "decline" else "cancel")
 
     async def ask_editor(self, method: str, params: Any, kind: Any, limit: float = EDITOR_LIMIT_S) -> Any:
         """A request whose failure is told to the model. An editor that does not answer within `limit` seconds has

@@ -45,12 +45,17 @@ class ClientSessionCapabilities(Incoming):
     notices: dict[str, Any] | None = None
 
 
+class ElicitationCapabilities(Incoming):
+    form: dict[str, Any] | None = None
+
+
 class ClientCapabilities(Incoming):
     """What the editor offers. Null and absent mean the same: not offered."""
 
     fs: FileSystemCapabilities | None = None
     terminal: bool | None = False
     session: ClientSessionCapabilities | None = None
+    elicitation: ElicitationCapabilities | None = None
 
 
 class Implementation(Incoming):
@@ -78,6 +83,11 @@ class EnvVariable(Incoming):
     value: str
 
 
+class HttpHeader(Incoming):
+    name: str
+    value: str
+
+
 class McpServer(Incoming):
     """A server of the session: stdio (no `type`), http or sse."""
 
@@ -86,6 +96,8 @@ class McpServer(Incoming):
     command: str = ""
     args: list[str] | None = None
     env: list[EnvVariable] | None = None
+    url: str = ""
+    headers: list[HttpHeader] | None = None
 
 
 class NewSessionParams(Incoming):
@@ -143,6 +155,13 @@ class PermissionOutcome(Incoming):
 
 class RequestPermissionResult(Incoming):
     outcome: PermissionOutcome
+
+
+class ElicitationResult(Incoming):
+    """`action` is accept, decline, cancel, or a word that this version does not know."""
+
+    action: str
+    content: dict[str, Any] | None = None
 
 
 class ReadTextFileResult(Incoming):
@@ -476,6 +495,15 @@ class RequestPermissionParams(Outgoing):
     session_id: str
     tool_call: PermissionCard
     options: list[PermissionOption]
+
+
+class ElicitationParams(Outgoing):
+    """`elicitation/create` by a form."""
+
+    session_id: str
+    message: str
+    requested_schema: dict[str, Any]
+    mode: Literal["form"] = msgspec.field(default_factory=lambda: "form")
 
 
 class ReadTextFileParams(Outgoing):

@@ -7,8 +7,8 @@ that fails is reported and keeps nobody: not session/new, not the turn, not the 
 from __future__ import annotations
 
 import importlib
-import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -16,133 +16,156 @@ import anyio.abc
 import anyio.to_thread
 import msgspec
 
-from acp_bridge.session.events import TextItem
+from acp_bridge.mcp.asking import Asking
+from acp_bridge.mcp.tool import McpTool, reason_of
 from acp_bridge.session.face import ToolFailed
-from acp_bridge.tools.base import Outcome, Plan, ShowItems
 
 if TYPE_CHECKING:
-    from acp_bridge.tools.workspace import Workspace
+    from acp_bridge.session.forms import AsksForms
 
 #: How long the first turn waits for the servers; one that is later is there at the next turn.
 READY_LIMIT_S = 10.0
-CALL_LIMIT_S = 120.0
-#: Names of tools as models and templates take them.
-PLAIN = re.compile(r"[^A-Za-z0-9_-]")
-NAME_LENGTH = 64
+#: A remote server must take the connection within this time, as a local one must start.
+CONNECT_LIMIT_S = 30.0
 
 
 class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One server as the editor named it. `kind` is stdio, http or sse."""
+    """One server as the editor named it. `kind` is stdio (with a command), http (with an address) or sse."""
 
     name: str
     kind: str = "stdio"
     command: str = ""
     arguments: tuple[str, ...] = ()
     environment: dict[str, str] = {}
+    url: str = ""
+    headers: dict[str, str] = {}
 
 
 class McpServers:
-    """The servers of one session. `problems` holds what has not been reported yet, by name."""
+    """The servers of one session. Two of one name are told apart by their place."""
 
-    def __init__(self, specs: Sequence[ServerSpec], cwd: str) -> None:
+    def __init__(self, specs: Sequence[ServerSpec], cwd: str, conversation: str, forms: AsksForms | None) -> None:
         self._specs = list(specs)
         self._cwd = cwd
-        self._tools: dict[str, list[McpTool]] = {}
-        self._settled = {spec.name: anyio.Event() for spec in specs}
+        self._conversation = conversation
+        self._forms = forms
+        self._tools: dict[int, list[McpTool]] = {}
+        self._settled = [anyio.Event() for _ in specs]
         self._closing = anyio.Event()
         self._started = False
-        self.problems: dict[str, str] = {}
+        self._problems: list[str] = []
 
     def tools(self) -> list[McpTool]:
-        """The tools of every server that is up, in the order the editor named the servers."""
-        return [tool for spec in self._specs for tool in self._tools.get(spec.name, [])]
+        """The tools of every server that is up, in the order the editor named the servers; one of each name."""
+        found = [tool for place in sorted(self._tools) for tool in self._tools[place]]
+        return list({tool.name: tool for tool in reversed(found)}.values())[::-1]
 
     async def ready(self, group: anyio.abc.TaskGroup) -> None:
         """Start them in `group`, once, and wait until each is up or has failed; bounded."""
         if not self._started:
             self._started = True
-            for spec in self._specs:
-                group.start_soon(self._run, spec)
+            for place, spec in enumerate(self._specs):
+                group.start_soon(self._run, place, spec)
         with anyio.move_on_after(READY_LIMIT_S):
-            for settled in self._settled.values():
+            for settled in self._settled:
                 await settled.wait()
 
     def close(self) -> None:
-        """End the processes soon."""
+        """End the processes and connections soon."""
         self._closing.set()
 
     def take_problems(self) -> list[str]:
         """What went wrong since the last call, one line each."""
-        lines = [f"The MCP server {name} is not available: {reason}" for name, reason in self.problems.items()]
-        self.problems.clear()
-        return lines
+        problems, self._problems = self._problems, []
+        return problems
 
-    async def _run(self, spec: ServerSpec) -> None:
+    async def _run(self, place: int, spec: ServerSpec) -> None:
         try:
-            if spec.kind != "stdio":
-                raise ToolFailed(f"{spec.kind} servers are not supported")
-            await self._serve(spec)
-        except ToolFailed as error:
-            self.problems[spec.name] = str(error)
+            await self._serve(place, spec)
         except Exception as error:
-            self.problems[spec.name] = _reason(error)
+            if not self._closing.is_set():
+                self._problems.append(f"The MCP server {spec.name} is not available: {reason_of(error)}")
         finally:
-            self._tools.pop(spec.name, None)
-            self._settled[spec.name].set()
+            self._tools.pop(place, None)
+            self._settled[place].set()
 
-    async def _serve(self, spec: ServerSpec) -> None:
-        try:
-            sdk = await anyio.to_thread.run_sync(importlib.import_module, "mcp")
-            stdio = await anyio.to_thread.run_sync(importlib.import_module, "mcp.client.stdio")
-        except ImportError as error:
-            raise ToolFailed("the MCP library is not installed; `pip install 'modeld[mcp]'`") from error
-        parameters = sdk.StdioServerParameters(
-            command=spec.command, args=list(spec.arguments), env=spec.environment or None, cwd=self._cwd
-        )
-        async with stdio.stdio_client(parameters) as (reading, writing), sdk.ClientSession(reading, writing) as session:
-            await session.initialize()
-            listed = await session.list_tools()
-            self._tools[spec.name] = [McpTool(session, spec.name, tool) for tool in listed.tools]
-            self._settled[spec.name].set()
+    async def _serve(self, place: int, spec: ServerSpec) -> None:
+        asking = None if self._forms is None else Asking(spec.name, self._conversation, self._forms)
+        async with _connected(spec, self._cwd, None if asking is None else asking.answer) as session:
+            listed = await _every_tool(session)
+            self._tools[place] = [McpTool(session, spec.name, tool, asking) for tool in listed]
+            self._settled[place].set()
             await self._closing.wait()
 
 
-class McpTool:
-    """One tool of a server. It asks permission unless the server says that it only reads."""
-
-    def __init__(self, session: Any, server: str, tool: Any) -> None:
-        self._session = session
-        self._server = server
-        self._tool = tool.name
-        self.name = PLAIN.sub("_", f"{server}_{tool.name}")[:NAME_LENGTH]
-        self.description = tool.description or tool.name
-        self.parameters: dict[str, Any] = tool.input_schema
-        self.changes = not (tool.annotations is not None and tool.annotations.read_only_hint)
-
-    async def plan(self, arguments: dict[str, Any], workspace: Workspace) -> Plan:
-        """See acp_bridge.tools.base.Tool."""
-
-        async def effect(show: ShowItems) -> Outcome:
-            return await self._call(arguments, workspace)
-
-        title = f"{self._server}: {self._tool}"
-        return Plan(title=title, kind="other", effect=effect, grant=f"mcp {self._server} {self._tool}")
-
-    async def _call(self, arguments: dict[str, Any], workspace: Workspace) -> Outcome:
-        try:
-            with anyio.fail_after(CALL_LIMIT_S):
-                result = await self._session.call_tool(self._tool, arguments)
-        except TimeoutError as error:
-            raise ToolFailed(f"it did not answer within {CALL_LIMIT_S:.0f} s") from error
-        except Exception as error:
-            raise ToolFailed(_reason(error)) from error
-        text = workspace.cut("\n".join(getattr(part, "text", f"[{part.type}]") for part in result.content))
-        if result.is_error:
-            raise ToolFailed(text or "the tool failed")
-        return Outcome(text=text, items=[TextItem(text=text)])
+async def _every_tool(session: Any) -> list[Any]:
+    """All pages of the server's tools."""
+    found: list[Any] = []
+    cursor = None
+    while True:
+        page = await session.list_tools(**({} if cursor is None else {"cursor": cursor}))
+        found += page.tools
+        cursor = page.next_cursor
+        if not cursor:
+            return found
 
 
-def _reason(error: BaseException) -> str:
-    while isinstance(error, BaseExceptionGroup) and error.exceptions:
-        error = error.exceptions[0]
-    return str(error) or type(error).__name__
+@asynccontextmanager
+async def _connected(spec: ServerSpec, cwd: str, on_elicit: Any) -> AsyncIterator[Any]:
+    """A session with the server, initialized. Raises ToolFailed with the reason in words, and the SDK's errors."""
+    if spec.kind == "stdio":
+        async with _stdio(spec, cwd, on_elicit) as session:
+            yield session
+    elif spec.kind == "http":
+        async with _http(spec, on_elicit) as session:
+            yield session
+    else:
+        raise ToolFailed(f"{spec.kind} servers are not supported")
+
+
+@asynccontextmanager
+async def _stdio(spec: ServerSpec, cwd: str, on_elicit: Any) -> AsyncIterator[Any]:
+    from acp_bridge.mcp.stdio import stdio_server
+
+    sdk, transport = await _load("mcp"), await _load("mcp.client.stdio")
+    types = await _load("mcp_types")
+    environ = {**transport.get_default_environment(), **spec.environment}
+    try:
+        async with stdio_server(spec.command, spec.arguments, environ, cwd, types) as server:
+            try:
+                async with sdk.ClientSession(server.reading, server.writing, elicitation_callback=on_elicit) as session:
+                    await _initialized(session)
+                    yield session
+            except Exception as error:
+                said = f"; it said: {server.said}" if server.said else ""
+                raise ToolFailed(f"{reason_of(error)}{said}") from error
+    except OSError as error:
+        raise ToolFailed(f"{spec.command} cannot be run: {error.strerror or error}") from error
+
+
+@asynccontextmanager
+async def _http(spec: ServerSpec, on_elicit: Any) -> AsyncIterator[Any]:
+    sdk, transport = await _load("mcp"), await _load("mcp.client.streamable_http")
+    async with (
+        transport.create_mcp_http_client(headers=spec.headers or None) as client,
+        transport.streamable_http_client(spec.url, http_client=client) as (reading, writing),
+        sdk.ClientSession(reading, writing, elicitation_callback=on_elicit) as session,
+    ):
+        await _initialized(session)
+        yield session
+
+
+async def _initialized(session: Any) -> None:
+    try:
+        with anyio.fail_after(CONNECT_LIMIT_S):
+            await session.initialize()
+    except TimeoutError as error:
+        raise ToolFailed(f"it did not answer within {CONNECT_LIMIT_S:.0f} s") from error
+
+
+async def _load(module: str) -> Any:
+    """Import a part of the SDK without stopping the loop. Raises ToolFailed when it is not installed."""
+    try:
+        return await anyio.to_thread.run_sync(importlib.import_module, module)
+    except ImportError as error:
+        raise ToolFailed("the MCP library is not installed; `pip install 'modeld[mcp]'`") from error

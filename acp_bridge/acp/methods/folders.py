@@ -27,6 +27,8 @@ def server_specs(servers: Sequence[McpServer]) -> list[ServerSpec]:
             kind=server.type,
             command=server.command,
             arguments=tuple(server.args or ()),
+            url=server.url,
+            headers={header.name: header.value for header in server.headers or ()},
             environment={variable.name: variable.value for variable in server.env or ()},
         )
         for server in servers
