@@ -8,7 +8,7 @@ import msgspec
 
 from shared.catalog.capability import Serveable
 from shared.catalog.entry import ModelEntry
-from shared.catalog.servable import refusal
+from shared.catalog.servable import refusal, served_by
 from shared.protocol.api import LibraryRow, RowAction, RowState, Status
 
 #: What may be done in each state. "away" is the gap while modeld restarts, "stopped" after a stop and
@@ -54,7 +54,7 @@ def picker_rows(entries: Iterable[ModelEntry], live: Live) -> list[LibraryRow]:
     return [
         row
         for entry, row in _rows(entries, live)
-        if entry.kind == "model" and backend in entry.backends and row.state != "rejected"
+        if entry.kind == "model" and served_by(backend, entry.backends) and row.state != "rejected"
     ]
 
 
@@ -68,7 +68,7 @@ def hidden_reason(entries: Iterable[ModelEntry], live: Live) -> str:
     backend = live.serveable.backend
     others: dict[str, int] = {}
     for entry in entries:
-        if backend and entry.kind == "model" and entry.backends and backend not in entry.backends:
+        if backend and entry.kind == "model" and entry.backends and not served_by(backend, entry.backends):
             others[entry.backends[0]] = others.get(entry.backends[0], 0) + 1
     if not others:
         return ""
@@ -103,7 +103,7 @@ def _row(entry: ModelEntry, live: Live) -> LibraryRow:
     return LibraryRow(
         name=entry.name,
         title=entry.title,
-        backend=backend if backend in entry.backends else next(iter(entry.backends), ""),
+        backend=backend if served_by(backend, entry.backends) else next(iter(entry.backends), ""),
         format=entry.format,
         path=entry.path,
         size_bytes=entry.size_bytes,
@@ -137,7 +137,7 @@ def _state(entry: ModelEntry, live: Live) -> tuple[RowState, str, str]:
     serveable = live.serveable
     if serveable.standing == "none":
         return "not loaded", "stopped", serveable.state
-    if serveable.backend not in entry.backends:
+    if not served_by(serveable.backend, entry.backends):
         reason = refusal(entry, serveable.backend, shards=len(entry.shards) or 1)
         return "not servable", "not servable", f"{reason}; modeld serves {serveable.backend}"
     if live.engines is not None and serveable.backend not in live.engines:

@@ -7,6 +7,8 @@ types it unpacks (openvino.genai `gguf_utils`, 2026.x). Both engines compare aga
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shared.catalog.entry import Facts
 
 BACKENDS = ("llama", "openvino")
@@ -32,6 +34,9 @@ LLAMA_ARCHITECTURES = frozenset(
 )
 # fmt: on
 
+#: The engine of the tests runs whatever any engine runs; it exists only where a test names its script.
+SCRIPTED = "scripted"
+
 OPENVINO_GGUF_ARCHITECTURES = frozenset({"llama", "qwen2", "qwen3"})
 #: How text is split before byte-pair encoding: for others the reader (2026.4) falls back to its default
 #: rule, which is llama.cpp's `default`, and would cut text differently than the model learnt it.
@@ -50,6 +55,11 @@ def refusal(facts: Facts, backend: str, *, shards: int = 1) -> str:
     if backend == "openvino":
         return _openvino(facts, shards)
     return f"the {backend} backend runs no models"
+
+
+def served_by(backend: str, able: Sequence[str]) -> bool:
+    """Whether the backend is among those that are `able` to serve a model."""
+    return backend in able or (backend == SCRIPTED and bool(able))
 
 
 def backends(facts: Facts, *, shards: int = 1) -> tuple[tuple[str, ...], dict[str, str]]:
