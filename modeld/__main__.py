@@ -25,9 +25,9 @@ def _bridge(arguments: list[str]) -> int:
     import subprocess
 
     command = [sys.executable, "-P", "-m", "acp_bridge", *arguments]
-    if sys.platform == "win32":  # there, exec would leave the editor with a process that has ended
-        return subprocess.call(command)
-    os.execv(sys.executable, command)  # noqa: S606  our own interpreter
+    if sys.platform != "win32":  # there, exec would leave the editor with a process that has ended
+        os.execv(sys.executable, command)  # noqa: S606  our own interpreter
+    return subprocess.call(command)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from modeld.rpc.server import Server
 from modeld.slot import events as ev
 from modeld.slot.driver import Slot
 from modeld.store.store import Store
+from modeld.succession import Succession
 from shared.catalog.library import Library
 from shared.clock import Clock, SystemClock
 from shared.errors import DeviceBusy, ModeldError, NotOwner
@@ -97,6 +98,7 @@ class Daemon:
         self._wake = anyio.Event()
         self._lost = False
         self._refreshed = -1e9
+        self.succession = Succession(self)
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -151,6 +153,11 @@ class Daemon:
         return self._ending is not None or self.slot.desk.current is not None or self.slot.machine.state.name != "Empty"
 
     @property
+    def ending(self) -> bool:
+        """Whether its end has begun."""
+        return self._ending is not None
+
+    @property
     def _reason(self) -> str:
         return self._ending[0] if self._ending is not None else "stop"
 
@@ -190,6 +197,7 @@ class Daemon:
     def end(self, reason: str, drain: float | None = None) -> None:
         """Begin to end. A second call shortens the drain."""
         limit = self.settings.shutdown_drain if drain is None else drain
+        self.succession.asked_to(reason)
         self._ending = self._ending or (reason, limit)
         self._wake_up()
 
@@ -210,6 +218,7 @@ class Daemon:
     async def _keep_mended(self, live: Instance) -> None:
         while True:
             await anyio.sleep(MEND_SECONDS)
+            self.succession.look()
             await self._mend(live)
 
     async def _mend(self, live: Instance) -> None:
@@ -327,6 +336,7 @@ class Daemon:
 
     async def own(self) -> None:
         """Before a resident operation. Raises NotOwner, RootError."""
+        self.succession.look()
         if self._ending is not None:
             raise NotOwner(owner=None)
         await self.ensure()

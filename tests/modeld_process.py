@@ -173,7 +173,7 @@ class Modeld:
         self.process: subprocess.Popen[bytes] | None = None
 
     async def start(self) -> None:
-        command = [sys.executable, "-m", "modeld", "serve", "--quiet", "--backend", self.backend]
+        command = [sys.executable, "-P", "-m", "modeld", "serve", "--quiet", "--backend", self.backend]
         self.said = self.root.path / "said.log"
         with self.said.open("ab") as output:
             self.process = subprocess.Popen(

@@ -245,17 +245,24 @@ class Daemon:
         Raises the typed errors; a connection that ends in the turn is DaemonRestarting (or why modeld is away),
         never a second try, since the user may have seen half of the answer.
         """
-        for _ in range(REDIRECTS):
-            link = await self.link()
+        deadline: float | None = None
+        while deadline is None or self._clock.awake() < deadline:
             try:
+                link = await self.link()
                 return await self._turn_on(link, params, on_event, cancel)
             except (StaleFence, NotOwner):
+                # nothing was begun there, and the next owner may need a moment to be there
                 self._leave(link)
+                deadline = deadline or self._clock.awake() + self._settings.gap_wait
+            except DaemonRestarting:
+                if deadline is None:
+                    raise
             except PeerGone as error:
                 self._lost(link)
                 raise DaemonRestarting(hint=str(error), retryable=True) from error
             except BadAnswer as error:
                 raise DaemonUnreachable(hint=str(error), retryable=False) from error
+            await cancel.race(lambda: anyio.sleep(self._settings.away_check / 5))
         raise DaemonRestarting(hint="the owner keeps changing", retryable=True)
 
     async def _proven_link(self) -> Link:

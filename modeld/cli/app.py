@@ -9,6 +9,7 @@ from importlib import import_module
 
 from modeld.cli import codes
 from shared.errors import ModeldError
+from shared.version import __version__
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -44,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=f"exit codes:\n{meanings}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    top.add_argument("--version", action="version", version=f"modeld {__version__}")
     commands = top.add_subparsers(dest="command", metavar="command")
 
     def add(name: str, text: str, module: str = "", *, reads: bool = False) -> argparse.ArgumentParser:
@@ -64,7 +66,8 @@ def _daemon_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     start.add_argument("--backend", choices=("auto", "llama", "openvino", "none", "scripted"))
     stop = add("stop", "stop every modeld of this data root: drain the running turn, unload, release", "stop")
     stop.add_argument("--drain", type=float, metavar="SECONDS", help="how long the running turn may still take")
-    restart = add("restart", "stop and start anew, in the same way", "restart")
+    restart = add("restart", "start anew between two turns; replaces an older version by this one", "restart")
+    restart.add_argument("--drain", type=float, metavar="SECONDS", help="how long the running turn may still take")
     restart.add_argument("--backend", choices=("auto", "llama", "openvino", "none", "scripted"))
     status = add("status", "what modeld does now, and why", "status", reads=True)
     status.add_argument("--watch", action="store_true", help="print each change until interrupted")

@@ -10,30 +10,36 @@ import anyio.to_thread
 from modeld.cli.client import Connection, targets
 from modeld.cli.context import Context
 from modeld.cli.start import READY_SECONDS, start
-from modeld.cli.stop import stop
+from modeld.cli.stop import ENDING_SECONDS, stop
+from modeld.cli.takeover import hand_over, is_older
 from shared.errors import DaemonError, DaemonUnreachable
 from shared.lease.reader import survey
 from shared.protocol import api
 
 
 def main(options: argparse.Namespace) -> int:
-    """Without another backend the same process starts anew, so that pickers say `restarting` meanwhile."""
-    return anyio.run(restart, Context(), options.backend)
+    """Without another backend the same process starts anew, so that pickers say `restarting` meanwhile.
+
+    An older version than this is replaced by this one.
+    """
+    return anyio.run(restart, Context(), options.backend, options.drain)
 
 
-async def restart(context: Context, backend: str | None) -> int:
+async def restart(context: Context, backend: str | None, drain: float | None) -> int:
     """See `main`."""
     found = await anyio.to_thread.run_sync(survey, context.root)
     living = targets(found)
     if not living:
         return await start(context, backend)
     if backend is not None:
-        await stop(context, None)
+        await stop(context, drain)
         return await start(context, backend)
     async with await Connection.open(living[0], context.settings) as connection:
         before = connection.hello.instance
-        await connection.call("daemon/restart", api.ShutdownParams(reason="restart"), api.Value)
-    limit = context.settings.shutdown_drain + READY_SECONDS
+        if is_older(connection.hello.version):
+            return await hand_over(context, connection, None, drain)
+        await connection.call("daemon/restart", api.ShutdownParams(reason="restart", drain_s=drain), api.Value)
+    limit = (context.settings.shutdown_drain if drain is None else drain) + ENDING_SECONDS + READY_SECONDS
     with anyio.move_on_after(limit):
         while True:
             found = await anyio.to_thread.run_sync(survey, context.root)

@@ -58,11 +58,12 @@ def serve(backend: str | None, *, quiet: bool, arguments: list[str]) -> int:
     chosen = choose(_scripted(backend, SCRIPT_VARIABLE) or settings.backend)
     root = data_root()
 
-    async def run() -> str:
-        return await Daemon(root, settings, chosen, talks=not quiet).run(anyio.Event())
+    async def run() -> bool:
+        daemon = Daemon(root, settings, chosen, talks=not quiet)
+        await daemon.run(anyio.Event())
+        return daemon.succession.again
 
-    reason = anyio.run(run)
-    if reason == "restart":
+    if anyio.run(run):
         reexecute(arguments)
     return 0
 

@@ -14,9 +14,11 @@ import anyio.to_thread
 from modeld.cli import codes
 from modeld.cli.client import Connection, targets
 from modeld.cli.context import Context
+from modeld.cli.takeover import hand_over, is_older
 from shared.errors import DaemonError, DaemonUnreachable, ModeldError
 from shared.lease.reader import PresenceView, survey
 from shared.protocol import api
+from shared.version import __version__
 
 #: From spawn to the first answer, on a cold and loaded disk.
 READY_SECONDS = 20.0
@@ -24,7 +26,7 @@ _POLL = 0.02
 
 
 def main(options: argparse.Namespace) -> int:
-    """Idempotent: a living modeld is reported and kept. Raises DaemonUnreachable with what the daemon said."""
+    """Idempotent: a living modeld is reported and kept, unless it is an older version than this. Raises DaemonUnreachable with what the daemon said."""
     return anyio.run(start, Context(), options.backend)
 
 
@@ -32,7 +34,15 @@ async def start(context: Context, backend: str | None) -> int:
     """See `main`."""
     running = await _running(context)
     if running is not None:
+        if is_older(running.hello.version):
+            return await hand_over(context, running, backend, None)
         return _report(running, "is running already", backend)
+    mine = await launch(context, backend)
+    return codes.FAILED if mine is None else await _settle(context, mine)
+
+
+async def launch(context: Context, backend: str | None) -> PresenceView | None:
+    """A fresh daemon that answers; None, with its words on stderr, when it does not start. Raises DaemonUnreachable."""
     process, said = _spawn(context, backend)
     deadline = anyio.current_time() + READY_SECONDS
     while anyio.current_time() < deadline:
@@ -41,10 +51,10 @@ async def start(context: Context, backend: str | None) -> int:
             if process.returncode == 0:
                 break
             print(f"modeld: it did not start: {text or f'exit code {process.returncode}'}", file=sys.stderr)
-            return codes.FAILED
+            return None
         mine = await _mine(context, process.pid)
         if mine is not None:
-            return await _settle(context, mine)
+            return mine
         await anyio.sleep(_POLL)
     raise DaemonUnreachable(hint=f"it did not answer within {READY_SECONDS:.0f} s; see `modeld logs`", retryable=True)
 
@@ -68,7 +78,8 @@ async def _running(context: Context) -> Connection | None:
 
 def _report(connection: Connection, what: str, backend: str | None) -> int:
     hello = connection.hello
-    print(f"modeld {what} (pid {connection.target.pid}, backend {hello.backend})")
+    version = "" if hello.version == __version__ else f", version {hello.version}, newer than this command"
+    print(f"modeld {what} (pid {connection.target.pid}, backend {hello.backend}{version})")
     if backend not in (None, "auto", hello.backend):
         print(f"It serves {hello.backend}, not {backend}: `modeld restart --backend {backend}` changes that.")
     return codes.OK

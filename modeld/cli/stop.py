@@ -39,7 +39,7 @@ async def stop(context: Context, drain: float | None) -> int:
     failed = 0
     for target in living:
         asked = await _ask(context, target, drain)
-        if await _gone(target, limit if asked else 1.0) or await _force(target):
+        if await gone(target, limit if asked else 1.0) or await _force(target):
             print(f"modeld stopped (pid {target.pid})")
         else:
             print(f"modeld: pid {target.pid} does not end; see `modeld logs`", file=sys.stderr)
@@ -59,7 +59,8 @@ async def _ask(context: Context, target: Target, drain: float | None) -> bool:
     return True
 
 
-async def _gone(target: Target, limit: float) -> bool:
+async def gone(target: Target, limit: float) -> bool:
+    """Whether that process ends within `limit` seconds."""
     with anyio.move_on_after(limit):
         while _same(target):  # noqa: ASYNC110  another process's end has no event here
             await anyio.sleep(_POLL)
@@ -81,6 +82,6 @@ async def _force(target: Target) -> bool:
     for number in numbers:
         if _same(target):
             os.kill(target.pid, number)
-        if await _gone(target, 2.0):
+        if await gone(target, 2.0):
             return True
     return False

@@ -15,5 +15,6 @@ if TYPE_CHECKING:
 async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Value:
     """Answered at once."""
     params = call.params(api.ShutdownParams)
-    call.after_response(lambda: daemon.end("restart", params.drain_s))
+    patience = daemon.settings.shutdown_drain if params.drain_s is None else params.drain_s
+    call.after_response(lambda: daemon.succession.end("restart", patience, again=True))
     return api.Value()

@@ -1,0 +1,64 @@
+"""A newer modeld takes over from an older one: it is there first, then the old one lets go between two turns."""
+
+from __future__ import annotations
+
+import sys
+
+import anyio
+import anyio.to_thread
+
+from modeld.cli import codes
+from modeld.cli.client import Connection, Target
+from modeld.cli.context import Context
+from modeld.cli.stop import ENDING_SECONDS, gone
+from shared.errors import ModeldError, ProtocolUnsupported
+from shared.protocol import api
+from shared.version import __version__
+
+
+def is_older(version: str, than: str = __version__) -> bool:
+    """Whether a running modeld's version comes before ours. What cannot be compared counts as not older."""
+    theirs, ours = _release(version), _release(than)
+    return bool(theirs) and bool(ours) and theirs < ours
+
+
+def _release(version: str) -> tuple[int, ...]:
+    parts = version.split(".")
+    return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else ()
+
+
+async def hand_over(context: Context, old: Connection, backend: str | None, patience: float | None) -> int:
+    """Start ours beside the old one, then ask that one to let go. Nothing is lost where ours does not start.
+
+    `patience`: seconds that the running turn may still take. Raises DaemonUnreachable.
+    """
+    from modeld.cli.start import launch
+
+    running = old.hello
+    chosen = backend or (None if running.backend == "none" else running.backend)
+    mine = await launch(context, chosen)
+    if mine is None:
+        print(f"modeld: {running.version} goes on (pid {old.target.pid})", file=sys.stderr)
+        return codes.FAILED
+    limit = context.settings.queue_wait if patience is None else patience
+    await _ask(context, old.target, limit)
+    if not await gone(old.target, limit + ENDING_SECONDS):
+        print(f"modeld: {running.version} (pid {old.target.pid}) does not let go; see `modeld logs`", file=sys.stderr)
+        return codes.FAILED
+    print(f"modeld {__version__} took over from {running.version} (pid {mine.pid}, backend {mine.backend})")
+    return codes.OK
+
+
+async def _ask(context: Context, target: Target, patience: float) -> None:
+    """Between two turns where it knows how; else as every version can."""
+    params = api.ShutdownParams(drain_s=patience, reason="upgrade")
+    for method in ("daemon/handover", "daemon/shutdown"):
+        try:
+            async with await Connection.open(target, context.settings) as connection:
+                await connection.call(method, params, api.Value)
+                return
+        except ProtocolUnsupported:
+            continue
+        except ModeldError as error:
+            print(f"modeld: pid {target.pid}: {error.message}", file=sys.stderr)
+            return

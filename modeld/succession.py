@@ -1,0 +1,47 @@
+"""Ending between two turns, so that another process or version goes on: restart, handover, upgrade in place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+
+from shared.installed import Installed
+
+if TYPE_CHECKING:
+    from modeld.daemon import Daemon
+
+
+class Succession:
+    """`again` says whether this process becomes a fresh one at its end, instead of ending."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._installed = Installed()
+        self.again = False
+
+    def end(self, reason: str, patience: float, *, again: bool = False) -> None:
+        """End between two turns: the running one ends by itself, within `patience` seconds; what waits keeps its place
+        until then and finds the next owner.
+        """
+        self.again = self.again or again
+        self._daemon.slot.spawn(self._between_turns(reason, patience))
+
+    async def _between_turns(self, reason: str, patience: float) -> None:
+        slot = self._daemon.slot
+        slot.frozen = True
+        with anyio.move_on_after(patience):
+            await slot.until_free()
+        self._daemon.end(reason, 0.0)
+
+    def asked_to(self, reason: str) -> None:
+        """A stop is a stop, whatever was asked before."""
+        self.again = self.again and reason not in ("stop", "shutdown")
+
+    def look(self) -> None:
+        """The files may have been exchanged by an upgrade: then a fresh process starts from them. One stat."""
+        daemon = self._daemon
+        found = self._installed.changed()
+        if found and not self.again and not daemon.ending:
+            daemon.log(f"modeld {found} is installed, this is {daemon.version}: starting anew between two turns")
+            self.end("upgrade", daemon.settings.queue_wait, again=True)
