@@ -1,0 +1,86 @@
+/** Token counts asked one by one and sent together: the editor counts every message and every tool by itself. Pure. */
+
+import type { Counted } from '../wire.ts';
+
+/** Counts of `texts` by the tokenizer of `model`, in order. Rejects when nobody can count. */
+export type Counter = (model: string, texts: string[]) => Promise<Pick<Counted, 'each' | 'exact'>>;
+
+/** Kept answers; the editor asks for the same history again at every turn. */
+const KEPT_MOST = 2000;
+const KEPT_CHARACTERS = 20_000;
+/** A guess when nobody can count: fewer characters than a token has in plain text, so that it errs to the safe side. */
+const CHARACTERS_A_TOKEN = 3;
+
+interface Asked {
+  text: string;
+  answer: (tokens: number) => void;
+}
+
+/** One batch for each model and turn of the event loop. */
+export class TokenCounts {
+  private readonly counter: Counter;
+  private readonly batches = new Map<string, Asked[]>();
+  private readonly known = new Map<string, number>();
+
+  constructor(counter: Counter) {
+    this.counter = counter;
+  }
+
+  /** Tokens of `text`. Never rejects: without a tokenizer it is an upper guess. */
+  count(model: string, text: string): Promise<number> {
+    const known = this.known.get(key(model, text));
+    if (known !== undefined) {
+      return Promise.resolve(known);
+    }
+    return new Promise((answer) => {
+      const batch = this.batches.get(model);
+      if (batch !== undefined) {
+        batch.push({ text, answer });
+        return;
+      }
+      this.batches.set(model, [{ text, answer }]);
+      queueMicrotask(() => void this.send(model));
+    });
+  }
+
+  private async send(model: string): Promise<void> {
+    const batch = this.batches.get(model) ?? [];
+    this.batches.delete(model);
+    try {
+      const { each, exact } = await this.counter(
+        model,
+        batch.map((one) => one.text),
+      );
+      for (const [index, one] of batch.entries()) {
+        const tokens = each[index];
+        if (exact && tokens !== undefined && one.text.length <= KEPT_CHARACTERS) {
+          this.remember(key(model, one.text), tokens);
+        }
+        one.answer(tokens ?? guess(one.text));
+      }
+    } catch {
+      for (const one of batch) {
+        one.answer(guess(one.text)); // not kept: the tokenizer may be there next time
+      }
+    }
+  }
+
+  private remember(name: string, tokens: number): void {
+    if (this.known.size >= KEPT_MOST) {
+      const oldest = this.known.keys().next().value;
+      if (oldest !== undefined) {
+        this.known.delete(oldest);
+      }
+    }
+    this.known.set(name, tokens);
+  }
+}
+
+/** An upper guess. */
+export function guess(text: string): number {
+  return Math.ceil(text.length / CHARACTERS_A_TOKEN);
+}
+
+function key(model: string, text: string): string {
+  return `${model}\u0000${text}`;
+}

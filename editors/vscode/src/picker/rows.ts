@@ -1,0 +1,150 @@
+/** What our own picker shows, and what each row may do. Pure. */
+import type { Action, Description, Group, Model, Status } from '../wire.ts';
+import type { Trouble } from '../bridge/state.ts';
+import { count, size } from '../text.ts';
+
+const HEADINGS: Record<Group, string> = {
+  active: 'Loaded',
+  installed: 'Installed',
+  remote: 'Remote',
+  unavailable: 'Not servable',
+};
+const ORDER: readonly Group[] = ['active', 'installed', 'remote', 'unavailable'];
+
+/** Buttons of a row: an icon, its tooltip, what it does. */
+export interface RowButton {
+  icon: string;
+  tooltip: string;
+  does: 'load' | 'switch' | 'unload' | 'cancel' | 'start' | 'install' | 'describe';
+}
+
+/** A heading, a model, or a thing to do. */
+export type Row =
+  | { kind: 'heading'; label: string }
+  | { kind: 'model'; model: Model; label: string; description: string; detail: string; buttons: RowButton[] }
+  | { kind: 'command'; label: string; description: string; command: string };
+
+/** The whole picker. `active` is the resident model's id, "" when there is none. */
+export function pickerRows(
+  models: readonly Model[],
+  picked: string,
+  status: Status | undefined,
+  trouble: Trouble | undefined,
+  inline: boolean,
+): Row[] {
+  const rows: Row[] = [];
+  for (const group of ORDER) {
+    const members = models.filter((model) => model.group === group);
+    if (members.length > 0) {
+      rows.push({ kind: 'heading', label: HEADINGS[group] });
+      rows.push(...members.map((model) => modelRow(model, model.id === picked, status?.model ?? '')));
+    }
+  }
+  return [...rows, { kind: 'heading', label: 'modeld' }, ...commandRows(status, trouble, inline)];
+}
+
+function modelRow(model: Model, picked: boolean, active: string): Row {
+  return {
+    kind: 'model',
+    model,
+    label: `${picked ? '$(check)' : '$(blank)'} ${model.name}`,
+    description: model.detail,
+    detail: details(model, active),
+    buttons: buttons(model),
+  };
+}
+
+function details(model: Model, active: string): string {
+  const facts = [
+    model.quantization,
+    model.parameters ? `${(model.parameters / 1e9).toPrecision(2)} B parameters` : '',
+    model.sizeBytes && !model.detail.includes('B') ? size(model.sizeBytes) : '',
+    model.context ? `context ${count(model.context)}` : model.window ? `context up to ${count(model.window)}` : '',
+    model.selectable && !model.tools ? 'no tools' : '',
+    model.thinking ? 'thinks' : '',
+    model.fim ? 'completes code' : '',
+  ];
+  const lines = [facts.filter(Boolean).join(' · ')];
+  if (!model.selectable && model.reason && !model.detail.includes(model.reason)) {
+    lines.push(model.reason);
+  }
+  if (model.context === 0 && model.fit !== null && model.fit.verdict !== 'unknown' && model.selectable) {
+    lines.push(model.fit.text);
+  }
+  if (model.actions.includes('switch') && active) {
+    lines.push(`loading it unloads ${active}`);
+  }
+  return lines.filter(Boolean).join(' · ');
+}
+
+const BUTTONS: Partial<Record<Action, RowButton>> = {
+  activate: { icon: 'play', tooltip: 'Load now', does: 'load' },
+  switch: { icon: 'arrow-swap', tooltip: 'Switch to it now', does: 'switch' },
+  unload: { icon: 'eject', tooltip: 'Unload and give its memory back', does: 'unload' },
+  cancel: { icon: 'stop-circle', tooltip: 'Cancel', does: 'cancel' },
+  start_modeld: { icon: 'rocket', tooltip: 'Start modeld', does: 'start' },
+  install_engine: { icon: 'cloud-download', tooltip: 'Install its engine', does: 'install' },
+};
+
+function buttons(model: Model): RowButton[] {
+  const found = model.actions.map((action) => BUTTONS[action]).filter((button) => button !== undefined);
+  if (model.group !== 'remote' && model.selectable) {
+    found.push({ icon: 'info', tooltip: 'Memory and context', does: 'describe' });
+  }
+  return found;
+}
+
+function commandRows(status: Status | undefined, trouble: Trouble | undefined, inline: boolean): Row[] {
+  const rows: Row[] = [];
+  const add = (label: string, command: string, description = ''): void => {
+    rows.push({ kind: 'command', label, description, command });
+  };
+  if (trouble !== undefined) {
+    add('$(tools) Repair the connection…', 'modeld.repair', trouble.text);
+  }
+  if (status?.startable === true) {
+    add('$(rocket) Start modeld', 'modeld.start', status.text);
+  }
+  add('$(cloud-download) Fetch a model…', 'modeld.pull');
+  add(`$(sparkle) Turn inline completion ${inline ? 'off' : 'on'}`, 'modeld.toggleInlineCompletion');
+  add('$(pulse) Check what works', 'modeld.doctor');
+  if (status?.service === 'running') {
+    add('$(debug-stop) Stop modeld', 'modeld.stop', 'for every editor; unloads the model');
+  }
+  add('$(output) Show log', 'modeld.showLog');
+  return rows;
+}
+
+/** The arithmetic of a load, for people who want to see it. */
+export function arithmetic(description: Description): string[] {
+  const { model, fit } = description;
+  const lines = [`${model.name}: ${model.detail}`];
+  if (fit !== null) {
+    lines.push(fit.text);
+    if (fit.requiredBytes > 0) {
+      lines.push(
+        `weights ${size(fit.weightsBytes)} + context memory ${size(fit.kvBytes)} + working memory ` +
+          `${size(fit.computeBytes)} = ${size(fit.requiredBytes)}${fit.estimate ? ' (estimate)' : ''}`,
+        `free ${size(fit.freeBytes)}, of which ${size(fit.reserveBytes)} are kept for the desktop`,
+      );
+    }
+    if (fit.context > 0) {
+      lines.push(`largest context that fits: ${count(fit.context)} tokens`);
+    }
+  }
+  if (description.switch) {
+    lines.push(description.switch);
+  }
+  if (description.inUseBy.length > 0) {
+    lines.push(`in use by ${description.inUseBy.join(', ')}`);
+  }
+  return [...lines, ...description.warnings];
+}
+
+/** Asked before an explicit switch: the consequence, whose model it is, and the forecast. */
+export function switchQuestion(description: Description): string {
+  const whose = description.inUseBy.length > 0 ? ` It is in use by ${description.inUseBy.join(', ')}.` : '';
+  const forecast = description.fit !== null && description.fit.verdict !== 'unknown' ? ` ${description.fit.text}.` : '';
+  return `${description.switch || `Load ${description.model.name}?`}${description.switch ? '.' : ''}${whose}${forecast}`
+    .replaceAll('..', '.');
+}

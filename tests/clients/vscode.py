@@ -1,0 +1,305 @@
+"""A real VS Code for one user's world: code-server with our extension, and windows of it in a headless Chromium."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import quote
+
+import psutil
+
+from clients.home import Home, eventually
+
+ROOT = Path(__file__).resolve().parents[2]
+#: screenshots of every run, for a person to judge; never committed
+SHOTS = ROOT / ".work" / "vscode"
+VIEWPORT = {"width": 1280, "height": 800}
+BROWSER_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+START_SECONDS = 60.0
+#: a step of the editor that takes longer has failed
+STEP_SECONDS = 15.0
+#: nothing may come up by itself, nothing may call home
+QUIET: dict[str, Any] = {
+    "workbench.startupEditor": "none",
+    "telemetry.telemetryLevel": "off",
+    "update.mode": "none",
+    "extensions.autoCheckUpdates": False,
+    "extensions.autoUpdate": False,
+    "security.workspace.trust.enabled": False,
+    "workbench.enableExperiments": False,
+    "workbench.tips.enabled": False,
+    "workbench.welcomePage.walkthroughs.openOnInstall": False,
+    "chat.allowAnonymousAccess": True,
+    "git.openRepositoryInParentFolders": "never",
+}
+
+
+@cache
+def paths() -> dict[str, str]:
+    """Where node, the editor's server, the browser and the extension are; set up first where something is missing."""
+    command = [sys.executable, str(ROOT / "scripts" / "editor.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"VS Code could not be set up:\n{done.stderr[-3000:]}"
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+def run_node(*arguments: str, seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
+    """One command of Node in the extension's folder, with its output."""
+    return subprocess.run(
+        [paths()["node"], *arguments],
+        cwd=paths()["extension"],
+        env={**os.environ, "PATH": f"{Path(paths()['node']).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"},
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+
+
+@cache
+def vsix() -> Path:
+    """The extension, bundled and packed as it is now."""
+    target = SHOTS.parent / "modeld.vsix"
+    target.parent.mkdir(exist_ok=True)
+    vsce = "node_modules/@vscode/vsce/vsce"
+    for arguments in (["esbuild.mjs"], [vsce, "package", "--no-dependencies", "--out", str(target)]):
+        done = run_node(*arguments)
+        assert done.returncode == 0, f"{arguments}:\n{done.stdout}\n{done.stderr}"
+    return target
+
+
+class Editor:
+    """One served editor on one user's world. Its windows share the extension's files, not its processes."""
+
+    def __init__(self, home: Home, *, settings: dict[str, Any] | None = None, options: Iterable[str] = ()) -> None:
+        self.home = home
+        self.settings: dict[str, Any] = {"modeld.python": sys.executable, **QUIET, **(settings or {})}
+        self.options = list(options)
+        self.folder = home.folder / "code"
+        self.workspace = home.folder / "ws"
+        self.workspace.mkdir(exist_ok=True)
+        self.process: subprocess.Popen[bytes] | None = None
+        self.url = ""
+
+    @property
+    def user(self) -> Path:
+        return self.folder / "user-data"
+
+    def __enter__(self) -> Self:
+        self.configure(**self.settings)
+        self._install()
+        self._serve()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def configure(self, **settings: Any) -> None:
+        """Settings for every window; those of the machine are read from a file of their own in a served editor."""
+        self.settings = {**self.settings, **settings}
+        for name in ("User", "Machine"):
+            (self.user / name).mkdir(parents=True, exist_ok=True)
+            whole = json.dumps(self.settings, indent=1)
+            (self.user / name / "settings.json").write_text(whole, encoding="utf-8")
+
+    def _command(self, *arguments: str) -> list[str]:
+        return [
+            paths()["node"],
+            paths()["server"],
+            "--user-data-dir",
+            str(self.user),
+            "--extensions-dir",
+            str(self.folder / "extensions"),
+            "--config",
+            str(self.folder / "config.yaml"),
+            *arguments,
+        ]
+
+    def _install(self) -> None:
+        (self.folder / "config.yaml").write_text("auth: none\n", encoding="utf-8")
+        done = subprocess.run(
+            self._command("--install-extension", str(vsix()), "--force"),
+            env=self.home.environ,
+            capture_output=True,
+            text=True,
+            timeout=START_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+    def _serve(self) -> None:
+        with closing(socket.socket()) as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}/"
+        with (self.folder / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                self._command(
+                    "--bind-addr",
+                    f"127.0.0.1:{port}",
+                    "--auth",
+                    "none",
+                    "--disable-telemetry",
+                    "--disable-update-check",
+                    "--disable-workspace-trust",
+                    "--disable-getting-started-override",
+                    "--reconnection-grace-time",
+                    "2",
+                    *self.options,
+                ),
+                env=self.home.environ,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        eventually(self._answers, START_SECONDS, "the editor's server answers")
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}healthz", timeout=5):
+                return True
+        except (OSError, urllib.error.URLError):
+            return False
+
+    def stop(self) -> None:
+        """End the server and everything below it."""
+        if self.process is None:
+            return
+        below = psutil.Process(self.process.pid).children(recursive=True) if self.process.poll() is None else []
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(10)
+        _, alive = psutil.wait_procs(below, timeout=10)
+        for process in alive:
+            process.kill()
+        psutil.wait_procs(alive, timeout=5)
+        self.process = None
+
+    def bridges(self) -> list[psutil.Process]:
+        """The bridge processes of all windows."""
+        return [process for process in self.home.processes() if _is(process, "acp_bridge")]
+
+    def hosts(self) -> list[psutil.Process]:
+        """The extension hosts of all windows."""
+        return [process for process in self.home.processes() if _is(process, "--type=extensionHost")]
+
+    def extension_log(self) -> str:
+        """What the extension's output channel has said in every window."""
+        logs = sorted(self.user.glob("logs/**/*modeld*.log"))
+        return "\n".join(log.read_text(encoding="utf-8", errors="replace") for log in logs)
+
+    def address(self, **query: str) -> str:
+        """The address of a window on the workspace."""
+        asked = {"folder": str(self.workspace), **query}
+        return self.url + "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in asked.items())
+
+
+def _is(process: psutil.Process, word: str) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE and any(word in part for part in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+class Window:
+    """One window, driven as a user would: keys, clicks, and what can be read on the screen."""
+
+    def __init__(self, editor: Editor, page: Any) -> None:
+        self.editor = editor
+        self.page = page
+        page.set_default_timeout(STEP_SECONDS * 1000)
+
+    def open(self, **query: str) -> Self:
+        """Load the workbench and wait until it is painted."""
+        self.page.goto(self.editor.address(**query))
+        return self.painted()
+
+    def painted(self) -> Self:
+        """Return once the status bar shows something."""
+        self.page.wait_for_selector(
+            ".monaco-workbench .part.statusbar .statusbar-item", timeout=START_SECONDS * 1000
+        )
+        return self
+
+    def shot(self, name: str) -> Path:
+        """Keep a picture of the window."""
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        path = SHOTS / f"{name}.png"
+        self.page.screenshot(path=str(path))
+        return path
+
+    def run(self, title: str) -> None:
+        """A command of the palette; the palette does not refresh while it is open, so it is opened again."""
+        deadline = time.monotonic() + 3 * STEP_SECONDS
+        while True:
+            self.page.keyboard.press("F1")
+            box = self.page.locator(".quick-input-widget .quick-input-box input").first
+            box.wait_for(state="visible")
+            box.fill(f">{title}")
+            row = self.page.locator(".quick-input-widget .quick-input-list .monaco-list-row", has_text=title).first
+            try:
+                row.wait_for(state="visible", timeout=1500)
+                row.click()
+            except Exception as error:
+                self.page.keyboard.press("Escape")
+                assert time.monotonic() < deadline, f"no command {title}: {error}"
+                continue
+            return
+
+    def open_file(self, name: str) -> None:
+        """Open a file of the workspace and put the cursor into it."""
+        self.page.keyboard.press("Control+P")
+        box = self.page.locator(".quick-input-widget .quick-input-box input").first
+        box.wait_for(state="visible")
+        box.fill(name)
+        row = self.page.locator(".quick-input-widget .quick-input-list .monaco-list-row", has_text=name).first
+        row.wait_for(state="visible")
+        self.page.keyboard.press("Enter")
+        self.page.locator(f'.tabs-container .tab[aria-label^="{name}"]').first.wait_for(state="visible")
+        self.page.locator(".editor-group-container.active .monaco-editor .view-lines").first.click()
+
+    def toasts(self) -> list[str]:
+        """The texts of the notifications on screen."""
+        found: list[str] = self.page.locator(".notifications-toasts .notification-list-item").all_inner_texts()
+        return found
+
+    def until(self, what: Callable[[], Any], label: str, seconds: float = STEP_SECONDS) -> Any:
+        """The first true answer of `what`; the page lives on while it is waited for."""
+        deadline = time.monotonic() + seconds
+        while not (answer := what()):
+            if time.monotonic() > deadline:
+                self.shot("failed")
+                raise AssertionError(f"not within {seconds} s: {label}\n{self.editor.extension_log()[-3000:]}")
+            self.page.wait_for_timeout(30)
+        return answer
+
+
+def copy_workspace(editor: Editor, files: dict[str, str]) -> None:
+    """Files of a user's project."""
+    for name, text in files.items():
+        target = editor.workspace / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+
+
+def remove_shots() -> None:
+    """Pictures of an older run say nothing of this one."""
+    shutil.rmtree(SHOTS, ignore_errors=True)
