@@ -102,7 +102,7 @@ class WorkerHost:
             await host.close(0)
             raise ModelLoadFailed(model="", stage="worker", reason="no hello from the worker") from error
         except EngineFailed as error:
-            raise ModelLoadFailed(model="", stage="worker", reason=error.data["reason"]) from error
+            raise ModelLoadFailed(model="", stage="worker", reason=host._why_it_did_not_start(error)) from error
         except asyncio.CancelledError:
             host.kill()
             raise
@@ -136,6 +136,12 @@ class WorkerHost:
             from shared.winjob import Job as JobObject
 
             self._job = JobObject(self.pid)
+
+    def _why_it_did_not_start(self, error: EngineFailed) -> str:
+        """No template was rendered yet: the code that the deadline uses is the interpreter's own here."""
+        if self._link.exit_code == exits.TEMPLATE_DEADLINE:
+            return "its code could not be imported; `modeld logs --worker` says why"
+        return str(error.data["reason"])
 
     # --- work ----------------------------------------------------------------------------------
 

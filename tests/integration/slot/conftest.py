@@ -11,6 +11,20 @@ import pytest
 #: Takes that many bytes in another process, and answers how to give them back.
 Eater = Callable[[int], Callable[[], None]]
 
+#: Written in full, in large pages where the system has them: touching gigabytes in small ones takes half a minute.
+_EATER = """
+import mmap, sys
+size = int(sys.argv[1]) >> 20 << 20
+held = mmap.mmap(-1, size)
+if hasattr(held, "madvise") and hasattr(mmap, "MADV_HUGEPAGE"):
+    held.madvise(mmap.MADV_HUGEPAGE)
+block = bytes(range(1, 17)) * (1 << 16)
+for start in range(0, size, 1 << 20):
+    held[start : start + (1 << 20)] = block
+print("ready", flush=True)
+input()
+"""
+
 
 @pytest.fixture
 def eater() -> Iterator[Eater]:
@@ -18,10 +32,9 @@ def eater() -> Iterator[Eater]:
     running: list[subprocess.Popen[bytes]] = []
 
     def eat(size: int) -> Callable[[], None]:
-        program = (
-            f"held = bytearray({size})\nheld[::4096] = b'x' * len(held[::4096])\nprint('ready', flush=True)\ninput()"
+        process = subprocess.Popen(
+            [sys.executable, "-c", _EATER, str(size)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-        process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         running.append(process)
         assert process.stdout is not None
         assert process.stdout.readline().strip() == b"ready"
