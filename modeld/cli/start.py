@@ -26,7 +26,10 @@ _POLL = 0.02
 
 
 def main(options: argparse.Namespace) -> int:
-    """Idempotent: a living modeld is reported and kept, unless it is an older version than this. Raises DaemonUnreachable with what the daemon said."""
+    """Idempotent: a living modeld is reported and kept, unless it is an older version than this.
+
+    Raises DaemonUnreachable with what the daemon said.
+    """
     return anyio.run(start, Context(), options.backend)
 
 
