@@ -165,9 +165,7 @@ class Answers:
             result = await self._generate(found.name, request, messages, left, listener, asker, cancel)
         return Answered(result=result, left_out=left, always_switch=asker.always_switch)
 
-    async def _remote(
-        self, found: RemoteModel, request: Request, listener: Listener, cancel: Cancel
-    ) -> Answered:
+    async def _remote(self, found: RemoteModel, request: Request, listener: Listener, cancel: Cancel) -> Answered:
         if request.images and not found.vision:
             listener.notice(unseen_text(request.images, found.id))
         params = api.TurnParams(

@@ -10,6 +10,9 @@ from collections.abc import Callable
 import anyio
 import anyio.to_thread
 
+#: What editors put between themselves and an agent.
+SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "nu", "cmd", "powershell", "pwsh")
+LAUNCHERS = ("env", "uv", "uvx", "pipx", "npx")
 #: How often a parent is looked for where nothing can tell; each look wakes an idle process.
 PARENT_CHECK_S = 15.0
 
@@ -25,13 +28,45 @@ async def stop_at_signals(stop: Callable[[], None]) -> None:
 
 
 async def stop_with_parent(stop: Callable[[], None]) -> None:
-    """Call `stop` when the parent is gone: a killed editor may leave its end of the pipe to another process."""
+    """Call `stop` when the parent is gone: a killed editor may leave its end of the pipe to another process.
+
+    Editors spawn through a shell, which outlives them where it waits for us: so a shell's parent counts too.
+    """
     parent = os.getppid()
-    while True:
-        await anyio.sleep(PARENT_CHECK_S)
-        if os.getppid() != parent:
-            stop()
-            return
+    editor = await anyio.to_thread.run_sync(parent_of_shell, parent)
+    async with anyio.create_task_group() as group:
+        for watched in {parent, editor} - {0, 1}:
+            group.start_soon(_watch, watched, stop)
+
+
+async def _watch(pid: int, stop: Callable[[], None]) -> None:
+    if await _told_by_kernel(pid):
+        stop()
+    else:
+        await stop_with_process(pid, stop)
+
+
+def parent_of_shell(pid: int) -> int:
+    """The parent of the process `pid` when that is a shell or a launcher that only waits, else 0."""
+    try:
+        name, parent = _name_and_parent(pid)
+    except (OSError, ValueError, IndexError):
+        return 0  # gone, or not to be seen
+    return parent if name.lower().removesuffix(".exe").lstrip("-") in (*SHELLS, *LAUNCHERS) else 0
+
+
+def _name_and_parent(pid: int) -> tuple[str, int]:
+    if sys.platform == "linux":
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            head, _, rest = file.read().rpartition(")")
+        return head.partition("(")[2], int(rest.split()[1])
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        return process.name(), process.ppid()
+    except psutil.Error as error:
+        raise ProcessLookupError from error
 
 
 async def stop_with_process(pid: int, stop: Callable[[], None]) -> None:

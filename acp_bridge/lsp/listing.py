@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from acp_bridge.core import Core
     from acp_bridge.lsp.window import Window
     from acp_bridge.shelf import Shelf
+    from shared.protocol import api
 
 
 def seen_by(window: Window, core: Core, shelf: Shelf) -> Seen:
@@ -44,9 +45,9 @@ async def listing(window: Window, core: Core, workspace: str = "") -> wire.Model
     )
 
 
-def standing(window: Window, core: Core) -> wire.Status:
-    """The status as this window shows it."""
-    status = core.daemon.status
+def standing(window: Window, core: Core, now: api.Status | None = None) -> wire.Status:
+    """The status as this window shows it: `now`, or what was pushed last."""
+    status = now or core.daemon.status
     active = status.active.name if status is not None and status.active is not None else ""
     return service_status(
         status,

@@ -62,9 +62,7 @@ def _parts(message: wire.Message) -> list[wire.MessagePart]:
 
 
 def _call_names(history: Sequence[wire.Message]) -> dict[str, str]:
-    return {
-        part.id: part.name for message in history for part in _parts(message) if isinstance(part, wire.CallPart)
-    }
+    return {part.id: part.name for message in history for part in _parts(message) if isinstance(part, wire.CallPart)}
 
 
 def _entries(message: wire.Message, names: dict[str, str], sees: bool) -> list[dict[str, Any]]:

@@ -133,11 +133,26 @@ class LspServer:
         for name, handler in handlers().items():
             self._pygls.feature(name)(self._typed(handler, kinds[name]))
         feature = self._pygls.feature
-        feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())(self._complete)
-        options = types.CodeActionOptions(code_action_kinds=list(code_action.KINDS))
-        feature(types.TEXT_DOCUMENT_CODE_ACTION, options)(self._actions)
-        feature(types.WINDOW_WORK_DONE_PROGRESS_CANCEL)(self._cancel_progress)
-        feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)(self._folders_changed)
+
+        # pygls marks the functions it is given, which a bound method does not allow
+        @feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())
+        async def complete(params: types.InlineCompletionParams) -> types.InlineCompletionList:
+            document = self._pygls.workspace.get_text_document(params.text_document.uri)
+            return await inline_completion.complete(self.window, document, params)
+
+        @feature(types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions(code_action_kinds=list(code_action.KINDS)))
+        async def actions(params: types.CodeActionParams) -> list[types.CodeAction]:
+            return code_action.actions(self.window, params)
+
+        @feature(types.WINDOW_WORK_DONE_PROGRESS_CANCEL)
+        def cancel(params: types.WorkDoneProgressCancelParams) -> None:
+            self.window.cancel(wire.CancelParams(token=params.token))
+
+        @feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
+        def folders_changed(params: types.DidChangeWorkspaceFoldersParams) -> None:
+            folders = list(self._pygls.workspace.folders.values())
+            self.window.workspace = _path(folders[0].uri) if folders else self.window.options.workspace
+            self.window.touch()
 
     def _typed(self, handler: Handler, kind: type) -> Callable[[msgspec.Raw], Awaitable[Any]]:
         """`handler` with params of `kind`, which raises InvalidParams naming the value."""
@@ -146,21 +161,6 @@ class LspServer:
             return await handler(self.window, decode_params(raw, kind))
 
         return call
-
-    async def _complete(self, params: types.InlineCompletionParams) -> types.InlineCompletionList:
-        document = self._pygls.workspace.get_text_document(params.text_document.uri)
-        return await inline_completion.complete(self.window, document, params)
-
-    async def _actions(self, params: types.CodeActionParams) -> list[types.CodeAction]:
-        return code_action.actions(self.window, params)
-
-    def _cancel_progress(self, params: types.WorkDoneProgressCancelParams) -> None:
-        self.window.cancel(wire.CancelParams(token=params.token))
-
-    def _folders_changed(self, params: types.DidChangeWorkspaceFoldersParams) -> None:
-        folders = list(self._pygls.workspace.folders.values())
-        self.window.workspace = _path(folders[0].uri) if folders else self.window.options.workspace
-        self.window.touch()
 
 
 def import_core() -> None:

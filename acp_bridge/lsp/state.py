@@ -32,8 +32,7 @@ def service_status(
         tokens_per_s=speed,
         busy=_busy(status, me),
         queue=[
-            wire.Waiting(client=w.client, mine=w.client == me, model=w.model, waited_s=w.waited_s)
-            for w in status.queue
+            wire.Waiting(client=w.client, mine=w.client == me, model=w.model, waited_s=w.waited_s) for w in status.queue
         ],
         memory=wire.Memory(
             required_bytes=status.memory.required_bytes,
@@ -51,9 +50,7 @@ def service_status(
 def _away(detection: Detection, *, looked: bool) -> wire.Status:
     if not looked or detection.state == "running":
         return wire.Status(service="looking", text="looking for modeld")
-    return wire.Status(
-        service=detection.state, text=detection.error().message, startable=detection.state in STARTABLE
-    )
+    return wire.Status(service=detection.state, text=detection.error().message, startable=detection.state in STARTABLE)
 
 
 def _text(status: api.Status, me: str) -> str:

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 import anyio
 
 from acp_bridge.lsp import wire
+from shared.errors import ModeldError
+from shared.protocol import api
 
 if TYPE_CHECKING:
+    from acp_bridge.core import Core
     from acp_bridge.lsp.window import Window
 
 #: How long the first look at the records may keep an editor waiting.
@@ -16,10 +19,21 @@ LOOK_S = 1.0
 
 
 async def handle(window: Window, params: wire.Nothing) -> wire.Status:
-    """Answers from what was pushed last; asks nobody."""
+    """As it is now; from what was pushed last when nobody answers."""
     from acp_bridge.lsp.listing import standing
 
     core = await window.core()
     with anyio.move_on_after(LOOK_S):
         await core.daemon.looked.wait()
-    return standing(window, core)
+    now = await _asked(core) if core.daemon.connected else None
+    return standing(window, core, now)
+
+
+async def _asked(core: Core) -> api.Status | None:
+    """Pushes are coalesced, so that the last one may be a moment old."""
+    with anyio.move_on_after(LOOK_S):
+        try:
+            return await core.daemon.call("status", api.Fenced(), api.Status)
+        except ModeldError:
+            return None
+    return None
