@@ -243,16 +243,26 @@ class Daemon:
         """One turn. A cancel is carried through, and the daemon's own end of the turn is awaited, bounded.
 
         Raises the typed errors; a connection that ends in the turn is DaemonRestarting (or why modeld is away),
-        never a second try, since the user may have seen half of the answer.
+        never a second try, since the user may have seen half of the answer. The same where the owner lost its lease
+        in the middle of the turn: only one that it had not begun goes on at the next owner.
         """
+        begun: list[api.Event] = []
+
+        def noticed(event: api.Event) -> None:
+            if not begun and not isinstance(event, api.Queued | api.Loading):
+                begun.append(event)
+            on_event(event)
+
         deadline: float | None = None
         while deadline is None or self._clock.awake() < deadline:
             try:
                 link = await self.link()
-                return await self._turn_on(link, params, on_event, cancel)
-            except (StaleFence, NotOwner):
-                # nothing was begun there, and the next owner may need a moment to be there
+                return await self._turn_on(link, params, noticed, cancel)
+            except (StaleFence, NotOwner) as error:
                 self._leave(link)
+                if begun:
+                    raise DaemonRestarting(hint="the owner changed in the middle of the turn", retryable=True) from error
+                # nothing was begun there, and the next owner may need a moment to be there
                 deadline = deadline or self._clock.awake() + self._settings.gap_wait
             except DaemonRestarting:
                 if deadline is None:
