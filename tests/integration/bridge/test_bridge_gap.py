@@ -163,6 +163,34 @@ async def test_a_call_to_who_no_longer_owns_goes_to_the_owner_once(bench: Bench)
         new.close()
 
 
+async def test_an_owner_that_loses_its_lease_in_the_answer_ends_the_turn_and_nothing_is_said_twice(
+    bench: Bench,
+) -> None:
+    quick(bench, gap_wait=5.0)
+    async with anyio.create_task_group() as group:
+        old, new = FakeDaemon(bench.folder / "run", "aaaaaaaa-1"), FakeDaemon(bench.folder / "run", "bbbbbbbb-2")
+        bench.attach(old)
+        group.start_soon(old.serve)
+        group.start_soon(new.serve)
+        async with opened(bench) as (client, session):
+
+            async def loses(params: api.TurnParams, emit: Any, cancelled: anyio.Event) -> api.TurnResult:
+                emit(api.TextDelta(text="half"))
+                bench.attach(new)
+                raise NotOwner(owner=None)
+
+            old.script = loses
+            with pytest.raises(ModeldError) as failed:
+                await client.prompt(session, "hi")
+            assert failed.value.kind == "daemon_restarting"
+            assert client.text() == "half"
+            assert new.turns == []
+            assert (await client.prompt(session, "again"))["stopReason"] == "end_turn"
+            assert [turn.fence for turn in new.turns] == [new.instance]
+        old.close()
+        new.close()
+
+
 async def test_owners_that_keep_changing_end_in_an_error(bench: Bench) -> None:
     quick(bench, gap_wait=0.1)
     async with running(bench) as daemon, bridge(bench) as client:
