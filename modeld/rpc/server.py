@@ -12,7 +12,7 @@ import msgspec
 
 from modeld.rpc import fence
 from modeld.slot.desk import Client
-from shared.errors import Unauthenticated
+from shared.errors import StaleFence, Unauthenticated
 from shared.protocol import api
 from shared.protocol.faults import MethodNotFound
 from shared.protocol.framing import LineFramer
@@ -139,7 +139,11 @@ class Server:
         if method not in api.METHODS:
             raise MethodNotFound(method=method)
         fence.check_method(method, connection.protocol)
-        fence.check_fence(call.params(api.Fenced).fence, self._daemon.instance)
+        try:
+            fence.check_fence(call.params(api.Fenced).fence, self._daemon.instance)
+        except StaleFence:
+            self._daemon.log(f"{method} of {connection.client.name} was meant for another instance: refused")
+            raise
         return await self._handler(method)(self._daemon, connection, call)
 
     def _hello(self, connection: Connection, call: Call) -> api.HelloResult:
