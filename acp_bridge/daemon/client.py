@@ -261,7 +261,8 @@ class Daemon:
             except (StaleFence, NotOwner) as error:
                 self._leave(link)
                 if begun:
-                    raise DaemonRestarting(hint="the owner changed in the middle of the turn", retryable=True) from error
+                    hint = "the owner changed in the middle of the turn"
+                    raise DaemonRestarting(hint=hint, retryable=True) from error
                 # nothing was begun there, and the next owner may need a moment to be there
                 deadline = deadline or self._clock.awake() + self._settings.gap_wait
             except DaemonRestarting:
