@@ -1,8 +1,7 @@
 """The same engine in one process, without daemon, worker or bridge: `python -m bench.direct BACKEND FOLDER NAME`.
 
-Reads one JSON command a line, answers one JSON object a line: `{"do": "turn", "prompt": P, "tokens": N}` evaluates P
-tokens (warm as far as they are) and decodes N, sampled by the defaults; `{"do": "cold", "prompt": P}` prefills P
-tokens never seen.
+Reads one JSON command a line, answers one JSON object a line: `{"messages": M, "tokens": N}` evaluates the
+rendered conversation (warm as far as it is) and decodes N tokens, sampled by the defaults. Rendering is not timed.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ def main() -> int:
     answers.write(json.dumps({"load_s": time.perf_counter() - began}) + "\n")
     for line in sys.stdin:
         wanted = json.loads(line)
-        answers.write(json.dumps(direct.turn(wanted) if wanted["do"] == "turn" else direct.cold(wanted)) + "\n")
+        answers.write(json.dumps(direct.turn(wanted)) + "\n")
     direct.engine.close()
     return 0
 
@@ -51,23 +50,15 @@ class Direct:
             LoadRequest(identity=identity, model=entry.facts(), num_ctx=int(os.environ.get("BENCH_CTX", "4096"))),
             lambda done, total: None,
         )
-        self._salt = 0
 
     def turn(self, wanted: dict[str, Any]) -> dict[str, float]:
         """Seconds in all and to the first token."""
-        tokens = self._tokens(wanted["prompt"], 0)
+        from modeld.template.render import Template
+
+        special = self.engine.special
+        template = Template(self.loaded.template, special.bos_text, special.eos_text)
+        tokens = self.engine.tokenize(template.render(wanted["messages"], [], None), special=True)
         return self._run(tokens, wanted["tokens"])
-
-    def cold(self, wanted: dict[str, Any]) -> dict[str, float]:
-        """The same for a prompt whose second token was never seen after its first."""
-        self._salt += 1
-        return self._run(self._tokens(wanted["prompt"], self._salt), 1)
-
-    def _tokens(self, count: int, salt: int) -> list[int]:
-        words = self.engine.tokenize(
-            f"{salt} The lighthouse keeper looked at the sea and wrote down the weather. ", special=False
-        )
-        return (words * (count // len(words) + 1))[:count]
 
     def _run(self, tokens: list[int], count: int) -> dict[str, float]:
         from modeld.engine.sampling import decode_options

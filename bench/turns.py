@@ -100,8 +100,7 @@ def _decode(table: Table, home: Home, editor: Bridge, wire: Wire, backend: str, 
         for number in range(PAIRS + 1):
             seconds = _stopped_turn(home, editor)
             usage = wire.status()["last_turn"]["usage"]
-            prompt = usage.get("reused", 0) + usage.get("prefilled", 0)
-            plain = direct.ask(do="turn", prompt=prompt, tokens=usage["generated"])
+            plain = direct.ask(messages=user(STORY), tokens=usage["generated"])
             if number == 0:
                 continue  # the direct engine had its first, cold prefill
             ours.append(usage["generated"] / seconds)
