@@ -72,6 +72,7 @@ class Instance:
         identified = msgspec.structs.asdict(self._me)
         identified["pid"] = os.getpid()
         meta = msgspec.structs.asdict(self._meta())
+        self.presence.pulse()
         self.presence.publish(PresenceRecord(instance=self.id, started=self._clock.wall(), **identified, **meta))
 
     async def mend(self, log: Callable[[str], None]) -> None:
@@ -84,6 +85,7 @@ class Instance:
             if not self.presence.token_file.exists():
                 self.token = self.presence.make_token()
             self.publish()
+        self.presence.pulse()
         if rebound:
             await self.ownership.publish(self._meta())
 

@@ -12,6 +12,7 @@ from shared.endpoint.endpoint import connect
 from shared.endpoint.faults import EndpointBusy, EndpointError, EndpointForbidden, NobodyListens
 from shared.errors import DaemonRestarting, DaemonUnreachable
 from shared.lease import identity, reader
+from shared.lease.pulse import Pulses
 
 if TYPE_CHECKING:
     from anyio.abc import ByteStream
@@ -28,12 +29,13 @@ class Records:
         self._settings = settings
         self._me = identity.current()
         self._seen_dead: dict[str, float] = {}
+        self._pulses = Pulses(root)
         self._installed: bool | None = None
 
     def survey(self) -> reader.Survey:
         """One look, blocking and short."""
-        survey = reader.survey(self._root, wall=time.time(), me=self._me)
         now = time.monotonic()
+        survey = self._pulses.judge(reader.survey(self._root, wall=time.time(), me=self._me), now)
         dead = [view.instance for view in survey.instances if view.dead]
         if survey.last is not None and survey.last.dead:
             dead.append(survey.last.instance)

@@ -30,6 +30,8 @@ TOKEN_BYTES = 32
 MOST_RECORDS = 64
 #: Ended or dead records are kept this long for bridges that ask what happened. Seconds by file time.
 KEEP_SECONDS = 600.0
+#: One that nobody can prove dead is kept this long after its last sign of life. Seconds by file time.
+KEEP_SILENT = 24 * 3600.0
 #: And at most this many of them, so that a daemon that dies again and again hides nobody from a look.
 KEEP_DEAD = 16
 
@@ -55,6 +57,17 @@ class Presence:
         disk.replace(self._path, encode(record), self._instance)
         self.record = record
 
+    def pulse(self) -> None:
+        """A sign of life for those who cannot see this process (another pid namespace, another machine): a file of
+        no content whose time moves. The record itself stays as it is. Best effort: the next one follows.
+        """
+        path = pulse_file(self._root, self._instance)
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+            os.utime(path)
+        except OSError:
+            return
+
     def intact(self) -> bool:
         """Whether record and token are still on disk."""
         return self._path.exists() and self.token_file.exists()
@@ -62,12 +75,18 @@ class Presence:
     def withdraw(self, reason: str, at: float) -> None:
         """Mark the record as ended at wall second `at` and remove the token. Best effort: a leftover is swept."""
         disk.unlink(self.token_file)
+        disk.unlink(pulse_file(self._root, self._instance))
         if self.record is None:
             return
         try:
             self.publish(msgspec.structs.replace(self.record, ended=Ended(reason=reason, at=at)))
         except OSError:
             disk.unlink(self._path)
+
+
+def pulse_file(root: DataRoot, instance: str) -> Path:
+    """Where an instance shows that it lives. Its name is hidden, so that pollers of the folder do not wake for it."""
+    return root.instances / f".{instance}.pulse"
 
 
 def read_token(path: Path | str) -> str:
@@ -107,6 +126,8 @@ def rank_of(instance: str, root: DataRoot, me: Identity, *, without: str = "") -
 def sweep(root: DataRoot, me: Identity, now: float) -> list[PresenceRecord]:
     """Remove what dead instances left: tokens at once, records after KEEP_SECONDS (wall `now`) or beyond KEEP_DEAD.
 
+    One that nobody can prove dead goes KEEP_SILENT after its last sign of life; if it lives after all, it puts its
+    record back at its next look.
     Gives the dead ones seen, newest first. Raises OSError when the folder cannot be listed.
     """
     dead = []
@@ -117,9 +138,14 @@ def sweep(root: DataRoot, me: Identity, now: float) -> list[PresenceRecord]:
             if not 0 <= now - _modified(path) < KEEP_SECONDS:
                 disk.unlink(path)
             continue
+        pulse = pulse_file(root, record.instance)
         if not is_dead(record, me):
+            if not policy.can_prove(record.identity, me) and KEEP_SILENT < now - _modified(pulse) < float("inf"):
+                for left in (path, pulse, root.instances / f"{record.instance}{TOKEN_SUFFIX}"):
+                    disk.unlink(left)
             continue
         dead.append(record)
+        disk.unlink(pulse)
         disk.unlink(root.instances / f"{record.instance}{TOKEN_SUFFIX}")
         if len(dead) > KEEP_DEAD or not 0 <= now - _modified(path) < KEEP_SECONDS:
             disk.unlink(path)

@@ -48,7 +48,10 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PresenceView(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance, owner or not. `dead`: ended in order (`ended_reason`) or proven dead."""
+    """One instance, owner or not. `dead`: ended in order (`ended_reason`) or proven dead.
+
+    `provable`: its death would be seen here. If not, `shared.lease.pulse` tells by its signs of life.
+    """
 
     instance: str
     endpoint: str
@@ -63,6 +66,7 @@ class PresenceView(msgspec.Struct, frozen=True, kw_only=True):
     started: float
     dead: bool
     same_boot: bool
+    provable: bool = True
     ended_reason: str = ""
     ended_age_s: float | None = None
 
@@ -189,6 +193,7 @@ def _presence_view(record: PresenceRecord, me: Identity, wall: float) -> Presenc
         version=record.version,
         started=record.started,
         dead=presence.is_dead(record, me),
+        provable=policy.can_prove(record.identity, me),
         same_boot=_same_boot(record, me),
         ended_reason=ended.reason if ended is not None else "",
         ended_age_s=wall - ended.at if ended is not None else None,

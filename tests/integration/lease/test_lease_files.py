@@ -462,6 +462,32 @@ def test_the_dead_are_swept_the_living_and_the_unproven_are_not(root: DataRoot) 
     assert left == ["alive.json", "alive.token", "far.json", "far.token"]
 
 
+def test_a_sign_of_life_moves_no_key_and_ends_with_its_instance(root: DataRoot) -> None:
+    one = published(root, "a")
+    one.pulse()
+    pulse = presence.pulse_file(root, "a")
+    os.utime(pulse, (0, 0))
+    key = reader.change_key(root)
+    one.pulse()
+    assert pulse.stat().st_mtime > 0
+    assert reader.change_key(root) == key  # nobody wakes for it
+    one.withdraw("stop", 1.0)
+    assert not pulse.exists()
+
+
+def test_what_nobody_can_prove_dead_goes_a_day_after_its_last_sign_of_life(root: DataRoot) -> None:
+    me = identity.current()
+    for name in ("far", "mute"):
+        published(root, name, host="elsewhere")
+    presence.Presence(root, "far").pulse()
+    now = presence.pulse_file(root, "far").stat().st_mtime
+    presence.sweep(root, me, now + presence.KEEP_SILENT - 1)
+    assert {record.instance for record in presence.list_records(root)} == {"far", "mute"}
+    presence.sweep(root, me, now + presence.KEEP_SILENT + 1)
+    assert {record.instance for record in presence.list_records(root)} == {"mute"}
+    assert not presence.pulse_file(root, "far").exists()
+
+
 def test_many_deaths_hide_no_living_instance(root: DataRoot) -> None:
     published(root, "living")
     for number in range(presence.MOST_RECORDS + 10):
