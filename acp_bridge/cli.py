@@ -9,12 +9,20 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from shared.errors import ModeldError
 from shared.version import __version__
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; gives the exit code."""
-    options = _parser().parse_args(arguments)
+    try:
+        return _run(_parser().parse_args(arguments))
+    except ModeldError as error:
+        sys.stderr.write(f"acp-bridge: {error.message}\n")
+        return 1
+
+
+def _run(options: argparse.Namespace) -> int:
     if options.command == "chat":
         from acp_bridge.chat import chat
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,11 +15,15 @@ if TYPE_CHECKING:
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the report. `good` false means that something has to be done."""
+    """One line of the report. `good` false means that something has to be done, unless it is `optional`; `fix` says
+    what.
+    """
 
     about: str
     text: str
     good: bool = True
+    optional: bool = False
+    fix: str = ""
 
 
 def findings(daemon: Daemon, models: Models, store: Store) -> list[Finding]:
@@ -31,9 +36,28 @@ def provider_findings(problems: Mapping[str, str]) -> list[Finding]:
     return [Finding(about=f"provider {name}", text=text, good=False) for name, text in problems.items()]
 
 
+def editor_findings(editors: Mapping[str, tuple[Path, list[str] | None]], works: Callable[[str], str]) -> list[Finding]:
+    """On the editors whose settings are here: `editors` by name with the file and the command in it; `works` gives
+    "" for an interpreter that has the bridge, else what is wrong with it.
+    """
+    found = []
+    for name, (file, command) in editors.items():
+        if command is None:
+            text, fix = f"{file} does not name modeld", f"`acp-bridge install {name}`"
+            found.append(Finding(about=f"editor {name}", text=text, good=False, optional=True, fix=fix))
+            continue
+        wrong = works(command[0])
+        if wrong:
+            text, fix = f"{file} names {command[0]}, {wrong}", f"`acp-bridge install {name}` writes the right one"
+            found.append(Finding(about=f"editor {name}", text=text, good=False, fix=fix))
+        else:
+            found.append(Finding(about=f"editor {name}", text=f"{file} names {command[0]}"))
+    return found
+
+
 def report_text(found: Sequence[Finding]) -> str:
     """For a conversation."""
-    return "\n".join(f"- {finding.about}: {finding.text}" for finding in found)
+    return "\n".join(f"- {one.about}: {one.text}{f' ({one.fix})' if one.fix else ''}" for one in found)
 
 
 def _daemon(daemon: Daemon) -> list[Finding]:

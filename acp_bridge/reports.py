@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from typing import Any
 
@@ -10,12 +12,15 @@ import msgspec
 
 from acp_bridge.app import make_core
 from acp_bridge.core import Core
-from acp_bridge.doctor import findings
+from acp_bridge.doctor import Finding, editor_findings, findings, provider_findings
+from shared.errors import ModeldError
 from shared.paths import config_file, data_root
 from shared.settings import load_settings
 
 #: How long a report waits for a complete look at the library.
 LOOK_LIMIT_S = 10.0
+#: How long an editor's interpreter may take to import the bridge.
+INTERPRETER_LIMIT_S = 10.0
 
 
 def models(*, as_json: bool) -> int:
@@ -34,14 +39,48 @@ def models(*, as_json: bool) -> int:
 
 def doctor(*, as_json: bool) -> int:
     """Findings, each with its next step; 0 when everything works, else 1."""
-    core = anyio.run(_looked_around)
-    found = findings(core.daemon, core.models, core.store)
+    try:
+        core = anyio.run(_looked_around)
+        found = [*findings(core.daemon, core.models, core.store), *provider_findings(core.providers.problems)]
+    except ModeldError as error:  # a wrong setting, no data root: the rest can still be looked at
+        found = [Finding(about="settings", text=error.message, good=False, fix="`modeld doctor` says more")]
+    found += _editors()
     if as_json:
         _print(msgspec.json.encode(found).decode())
     else:
-        for finding in found:
-            _print(f"{'ok ' if finding.good else 'NO '} {finding.about}: {finding.text}")
-    return 0 if all(finding.good for finding in found) else 1
+        for one in found:
+            _print(f"{'ok  ' if one.good else 'note' if one.optional else 'NO  '} {one.about}: {one.text}")
+            if one.fix:
+                _print(f"     -> {one.fix}")
+    return 0 if all(one.good or one.optional for one in found) else 1
+
+
+def _editors() -> list[Finding]:
+    """The editors that are here, with what they would spawn."""
+    from acp_bridge.install.command import surroundings
+    from acp_bridge.install.editors import CannotInstall, configured
+
+    try:
+        return editor_findings(configured(surroundings()), _interpreter_problem)
+    except CannotInstall as error:
+        return [Finding(about="editors", text=str(error), good=False)]
+
+
+def _interpreter_problem(command: str) -> str:
+    """Whether the bridge can be imported there: "" or what is wrong. Bounded."""
+    if not os.path.exists(command):
+        return "which is not there any more"
+    try:
+        done = subprocess.run(
+            [command, "-P", "-c", "import acp_bridge, shared.version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=INTERPRETER_LIMIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"which cannot be run ({type(error).__name__})"
+    return "" if done.returncode == 0 else "which does not have modeld installed"
 
 
 async def _looked_around() -> Core:

@@ -48,6 +48,17 @@ class LogFile:
             self._file = None
 
 
+def last_lines(path: Path, count: int) -> list[str]:
+    """The last `count` lines, from the log set aside before where this one is short. [] for a log that is not there."""
+    lines: list[str] = []
+    for each in (path.with_name(f"{path.name}.1"), path):
+        try:
+            lines += each.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            continue
+    return lines[-count:] if count > 0 else lines
+
+
 def rotate(path: Path) -> None:
     """`x.log` becomes `x.log.1`, and so on; the oldest goes. Raises OSError."""
     for number in range(KEPT, 0, -1):

@@ -76,7 +76,8 @@ def _daemon_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     logs.add_argument("-n", type=int, default=50, metavar="LINES")
     logs.add_argument("--worker", action="store_true", help="what the engine printed")
     add("version", "print the version", "version", reads=True)
-    add("doctor", "look for what could keep modeld from working", "doctor", reads=True)
+    doctor = add("doctor", "look for what could keep modeld from working", "doctor", reads=True)
+    doctor.add_argument("--bundle", metavar="FILE", help="also write a zip to show to others: no secrets, no names")
 
 
 def _model_commands(add: Callable[..., argparse.ArgumentParser]) -> None:

@@ -1,0 +1,29 @@
+"""One look of the doctor, as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+Verdict = Literal["ok", "note", "problem"]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """`what` names it, `text` says what was found, `fix` what to do about it ("" where nothing has to be done)."""
+
+    what: str
+    verdict: Verdict = "ok"
+    text: str
+    fix: str = ""
+
+
+def lines(findings: Iterable[Finding]) -> list[str]:
+    """For people: one line each, and the way out below it."""
+    result = []
+    for one in findings:
+        result.append(f"{one.verdict:>8}  {one.what}: {one.text}")
+        if one.fix:
+            result.append(f"{'':>8}  {'':>{len(one.what)}}  -> {one.fix}")
+    return result
