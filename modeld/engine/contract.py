@@ -22,6 +22,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from modeld.output.callgrammar import Opened, ToolGrammar
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
 from shared.protocol.api import Sampling
 
@@ -140,7 +141,7 @@ class DecodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Sampling with every default filled in. `temperature` 0 is greedy; `seed` None draws one.
 
     `max_tokens` is the bound of this generation, always given. `logit_bias` pairs id and bias.
-    `json_schema` constrains the whole answer (capability `grammar`).
+    `json_schema` constrains the whole answer, `tools` the calls in it (capability `grammar`).
     """
 
     max_tokens: int
@@ -154,6 +155,7 @@ class DecodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     logit_bias: tuple[tuple[int, float], ...] = ()
     json_schema: str | None = None
+    tools: ToolGrammar | None = None
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,6 +223,13 @@ class Engine(Protocol):
         """Token ids one by one, at most `max_tokens`; an id of `special.end` is given and ends it.
 
         Raises Aborted when the flag is seen between or within tokens.
+        """
+        ...
+
+    def constrain(self, opened: Opened) -> None:
+        """Between two tokens of a decode: a tool call has begun, hold the model to the options' `tools`.
+
+        Does nothing where the engine cannot, or does so by itself.
         """
         ...
 

@@ -16,6 +16,7 @@ from modeld.engine.contract import (
     Purpose,
     SpecialTokens,
 )
+from modeld.output.callgrammar import Opened
 from shared.catalog.identity import RequestedIdentity
 
 
@@ -73,6 +74,10 @@ class NoEngine:
         """Raises BackendUnavailable."""
         del options
         self._refuse()
+
+    def constrain(self, opened: Opened) -> None:
+        """Nothing is decoded."""
+        del opened
 
     def end_turn(self) -> None:
         """Nothing to end."""

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from modeld.engine.contract import Capabilities, DecodeOptions
+from modeld.output.callgrammar import ToolGrammar
 from shared.errors import UnsupportedFeature
 from shared.protocol.api import Sampling
 
@@ -15,10 +16,13 @@ from shared.protocol.api import Sampling
 DEFAULTS = Sampling(temperature=0.8, top_k=40, top_p=0.95, min_p=0.05, repeat_penalty=1.0)
 
 
-def decode_options(asked: Sampling, advised: Sampling, capabilities: Capabilities, budget: int) -> DecodeOptions:
+def decode_options(
+    asked: Sampling, advised: Sampling, capabilities: Capabilities, budget: int, tools: ToolGrammar | None = None
+) -> DecodeOptions:
     """`asked` goes before `advised` (the model's makers), that before the defaults.
 
-    `budget`: tokens that the window still holds. Raises UnsupportedFeature for what cannot be done.
+    `budget`: tokens the window still holds. `tools` holds the calls to their schemas.
+    Raises UnsupportedFeature for what cannot be done.
     """
     _refuse_unsupported(asked, capabilities)
     merged = {name: _first(name, asked, advised, DEFAULTS) for name in _FIELDS}
@@ -26,7 +30,8 @@ def decode_options(asked: Sampling, advised: Sampling, capabilities: Capabilitie
     limit = budget if asked.max_tokens is None else min(asked.max_tokens, budget)
     schema = None if asked.json_schema is None else json.dumps(asked.json_schema)
     bias = tuple(sorted((_token(key), value) for key, value in asked.logit_bias.items()))
-    return DecodeOptions(max_tokens=limit, logit_bias=bias, json_schema=schema, seed=asked.seed, **values)
+    held = tools if capabilities.grammar and schema is None else None
+    return DecodeOptions(max_tokens=limit, logit_bias=bias, json_schema=schema, seed=asked.seed, tools=held, **values)
 
 
 _FIELDS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty")

@@ -32,6 +32,7 @@ from modeld.engine.contract import (
 )
 from modeld.engine.footprint import resident_bytes
 from modeld.engine.llama.lanes import common_prefix
+from modeld.output.callgrammar import Opened
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
 from shared.errors import EngineFailed, ModelLoadFailed, UnsupportedFeature
 
@@ -250,6 +251,10 @@ class ScriptedEngine:
             if not reply.endless:
                 yield marks["<|im_end|>"]
                 return
+
+    def constrain(self, opened: Opened) -> None:
+        """A script says what it says."""
+        del opened
 
     def end_turn(self) -> None:
         """Nothing to free."""

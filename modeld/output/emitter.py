@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from modeld.output.callgrammar import Opened
 from shared.protocol.api import Event, Generating, ReasoningDelta, TextDelta, Thinking, ToolCall, ToolCallDelta
 
 
@@ -49,6 +50,8 @@ class Emitter:
         self._call: tuple[str, str] | None = None
         self._index = -1
         self.calls: list[ToolCall] = []
+        #: A call that has just begun, for whoever holds the model to a grammar; taken by setting it to None.
+        self.opened: Opened | None = None
         self.said = False
         self.thinking = False
 
@@ -126,6 +129,11 @@ class Emitter:
         self._call = (call_id or self._new_id(), name)
         self._arguments = []
         self._delta("")
+
+    def expect_arguments(self, written: str) -> None:
+        """The JSON of the arguments comes next; `written` of it is there already."""
+        if self._call is not None:
+            self.opened = Opened(written, self._call[1])
 
     def arguments(self, text: str) -> None:
         """A part of the arguments' JSON text."""

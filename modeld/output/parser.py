@@ -7,6 +7,7 @@ import string
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
+from modeld.output.callgrammar import Opened
 from modeld.output.calls import style_of
 from modeld.output.emitter import Emitter
 from modeld.output.format import OutputFormat
@@ -61,6 +62,13 @@ class OutputParser:
         self._stop_strings = frozenset(stops)
         self._marks = format_marks(format)
         self._advance()
+
+    def take_opened(self) -> Opened | None:
+        """A tool call that began in what was fed last; told once."""
+        opened = self._out.opened
+        if opened is not None:
+            self._out.opened = None
+        return opened
 
     @property
     def stopped(self) -> bool:

@@ -47,6 +47,11 @@ class Reader:
         """No more text will come: waiting steps decide with what there is."""
         self.ended = True
 
+    @property
+    def rest(self) -> str:
+        """What has come and is not consumed."""
+        return self._text[self._at :]
+
     def record(self, first: str = "") -> None:
         """Begin to keep what is consumed, after `first`."""
         self._record = [first]

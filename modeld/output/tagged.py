@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from modeld.output.callgrammar import Opened
 from modeld.output.calls import style_of
 from modeld.output.calls.section import json_calls
 from modeld.output.calls.style import Style
@@ -58,6 +59,7 @@ class _Tagged:
             yield from self._call(marker)
 
     def _call(self, opener: str) -> Steps[None]:
+        self._out.opened = Opened(self._reader.rest, opener=opener)
         yield from self._parsers[opener](self._reader, self._out, self._book, opener)
         self._last = ""
 

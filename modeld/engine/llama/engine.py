@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from modeld.engine.contract import (
     Aborted,
@@ -21,6 +21,7 @@ from modeld.engine.contract import (
 from modeld.engine.footprint import resident_bytes
 from modeld.engine.llama.devices import discrete
 from modeld.engine.llama.embedding import Embedder
+from modeld.engine.llama.heldtools import OPENER_TOKENS, HeldTools
 from modeld.engine.llama.lanes import Lane
 from modeld.engine.llama.library import Library
 from modeld.engine.llama.memory import Memory
@@ -28,12 +29,13 @@ from modeld.engine.llama.model import FILL_TOKENS, ContextPlan, LoadedContext
 from modeld.engine.llama.sampler import Batch, SamplerChain
 from modeld.engine.llama.vocabulary import Vocabulary
 from modeld.engine.llama.warm import WarmStore
+from modeld.engine.there import there
+from modeld.output.callgrammar import Opened
 from shared.catalog.identity import AUTO, RequestedIdentity, ResolvedIdentity
 from shared.errors import ContextOverflow, EngineFailed, ModelLoadFailed, UnsupportedFeature
 from shared.protocol.api import Sampling
 
 _NO_CELLS, _ABORTED = 1, 2  # llama_decode's answers
-T = TypeVar("T")
 _ADVICE = {
     "temperature": ("general.sampling.temp", float),
     "top_k": ("general.sampling.top_k", int),
@@ -56,6 +58,8 @@ class LlamaEngine:
         self._prompt: Sequence[int] = ()
         self._lane: Lane | None = None
         self._sampler: SamplerChain | None = None
+        self._latest = 0  # sampled and not yet evaluated
+        self._tools: HeldTools | None = None
         self._proven = True
 
     def prepare(self) -> str:
@@ -242,9 +246,11 @@ class LlamaEngine:
         self._sampler = sampler = SamplerChain(api, self._vocabulary_of(), options, self._prompt)
         sample, evaluate, chain = api.llama_sampler_sample, api.llama_decode, sampler.pointer
         end, one = self.special.end, self._batch.one
+        self._tools = None if options.tools is None else HeldTools(options.tools)
         self._batch.fill([0], 0, lane.sequence, logits=True)
         for left in range(options.max_tokens - 1, -1, -1):
-            token = sample(chain, context, -1)
+            held_to = sampler.held
+            self._latest = token = sample(chain, context, -1) if held_to is None else held_to.sample(context)
             yield token
             if token in end or left == 0:
                 return
@@ -253,6 +259,12 @@ class LlamaEngine:
             while done := evaluate(context, one(token, len(held))):
                 self._refused(done, lane, (token,))
             held.append(token)
+
+    def constrain(self, opened: Opened) -> None:
+        """As the contract says: a grammar in front of the chain, from the token that opened the call."""
+        if self._tools is not None and self._sampler is not None:
+            held = [*self._lane_of().state.tokens[-OPENER_TOKENS:], self._latest]
+            self._tools.open(self._sampler, self._vocabulary_of(), opened, held)
 
     def end_turn(self) -> None:
         """Free the sampler; note how far back the lane can be cut now."""
@@ -300,28 +312,22 @@ class LlamaEngine:
     # --- what must be there by now -------------------------------------------------------------
 
     def _library_of(self) -> Library:
-        return _there(self._library)
+        return there(self._library)
 
     def _native_of(self) -> LoadedContext:
-        return _there(self._native)
+        return there(self._native)
 
     def _vocabulary_of(self) -> Vocabulary:
-        return _there(self._vocabulary)
+        return there(self._vocabulary)
 
     def _warm_of(self) -> WarmStore:
-        return _there(self._warm)
+        return there(self._warm)
 
     def _lane_of(self) -> Lane:
-        return _there(self._lane)
+        return there(self._lane)
 
     def _plan_of(self) -> ContextPlan:
-        return _there(self._native_of().plan)
-
-
-def _there(value: T | None) -> T:
-    if value is None:
-        raise EngineFailed(reason="no model is loaded")
-    return value
+        return there(self._native_of().plan)
 
 
 def _is_embedding_only(request: LoadRequest) -> bool:

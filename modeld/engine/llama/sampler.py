@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from modeld.engine.contract import DecodeOptions
+from modeld.engine.llama.grammar import schema_gbnf
+from modeld.engine.llama.held import HeldSampler
 from modeld.engine.llama.vocabulary import Vocabulary
 from shared.errors import UnsupportedFeature
 
@@ -21,19 +23,25 @@ class SamplerChain:
     def __init__(self, api: Any, vocabulary: Vocabulary, options: DecodeOptions, prompt: Sequence[int]) -> None:
         """`prompt` is what repetition penalties count besides the answer. Raises UnsupportedFeature."""
         self._api = api
+        #: Set while a grammar holds: its `sample` is then to be used.
+        self.held: HeldSampler | None = None
         self.pointer = api.llama_sampler_chain_init(api.llama_sampler_chain_default_params())
         try:
             self._build(vocabulary, options)
+            if options.json_schema is not None:
+                self._hold_schema(vocabulary, options.json_schema)
         except UnsupportedFeature:
             self.close()
             raise
         if options.repeat_penalty != 1.0 or options.presence_penalty or options.frequency_penalty:
-            grammar_free = options.json_schema is None  # a grammar must see the answer alone
-            for token in prompt[-PENALTY_TOKENS:] if grammar_free else ():
+            for token in prompt[-PENALTY_TOKENS:]:
                 api.llama_sampler_accept(self.pointer, token)
 
     def close(self) -> None:
-        """Free the native chain; safe twice."""
+        """Free what is native; safe twice."""
+        if self.held is not None:
+            self.held.close()
+            self.held = None
         if self.pointer:
             self._api.llama_sampler_free(self.pointer)
             self.pointer = None
@@ -45,8 +53,6 @@ class SamplerChain:
                 *(api.llama_logit_bias(token, bias) for token, bias in options.logit_bias)
             )
             add(api.llama_sampler_init_logit_bias(vocabulary.size, len(options.logit_bias), biases))
-        if options.json_schema is not None:
-            add(self._grammar(vocabulary, options.json_schema))
         if options.repeat_penalty != 1.0 or options.presence_penalty or options.frequency_penalty:
             penalties = (options.repeat_penalty, options.frequency_penalty, options.presence_penalty)
             add(api.llama_sampler_init_penalties(vocabulary.size, PENALTY_TOKENS, *penalties))
@@ -68,17 +74,28 @@ class SamplerChain:
             raise UnsupportedFeature(feature="this combination of sampling options")
         self._api.llama_sampler_chain_add(self.pointer, sampler)
 
-    def _grammar(self, vocabulary: Vocabulary, schema: str) -> Any:
-        from llama_cpp.llama_grammar import json_schema_to_gbnf
-
+    def _hold_schema(self, vocabulary: Vocabulary, schema: str) -> None:
         try:
-            text = json_schema_to_gbnf(schema)
-        except (ValueError, KeyError, TypeError, AssertionError) as error:
+            usable = self.hold(vocabulary, schema_gbnf(schema))
+        except ValueError as error:
             raise UnsupportedFeature(feature=f"this json_schema ({error})") from error
-        sampler = self._api.llama_sampler_init_grammar(vocabulary.pointer, text.encode(), b"root")
-        if not sampler:
+        if not usable:
             raise UnsupportedFeature(feature="this json_schema")
-        return sampler
+
+    def hold(self, vocabulary: Vocabulary, grammar: str, written: Sequence[int] = ()) -> bool:
+        """From here on only what `grammar` allows behind `written`, with which it begins; False if it is unusable.
+
+        Takes the place of an earlier one. Tokens then come from `sample`.
+        """
+        pointer = self._api.llama_sampler_init_grammar(vocabulary.pointer, grammar.encode(), b"root")
+        if not pointer:
+            return False
+        for token in written:
+            self._api.llama_sampler_accept(pointer, token)
+        if self.held is not None:
+            self.held.close()
+        self.held = HeldSampler(self._api, self.pointer, pointer, vocabulary.size)
+        return True
 
 
 class Batch:

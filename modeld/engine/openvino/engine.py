@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+
+import msgspec
 
 from modeld.engine.contract import (
     Aborted,
@@ -27,11 +28,12 @@ from modeld.engine.openvino.pipeline import Pipeline, Plan
 from modeld.engine.openvino.planning import make_plan, refuse_unsupported
 from modeld.engine.openvino.readable import check_gguf
 from modeld.engine.openvino.vocabulary import Vocabulary
+from modeld.engine.there import there
+from modeld.output.callgrammar import Opened, any_arguments
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
 from shared.errors import ContextOverflow, EngineFailed, ModelLoadFailed, UnsupportedFeature
 from shared.paths import data_root
 
-T = TypeVar("T")
 _STAGES = {"begin": 20, "converted": 500, "tokenizer": 600, "pipeline": 950, "ready": 1000}
 
 
@@ -183,7 +185,13 @@ class OpenVinoEngine:
     def prefill_suffix(self, options: DecodeOptions | None, progress: ProgressCallback) -> None:
         """Chunk by chunk; the first token is sampled with the last chunk."""
         pipeline = self._pipeline_of()
-        self._sampled = pipeline.prefill(self._prompt, options, progress, self._abort)
+        try:
+            self._sampled = pipeline.prefill(self._prompt, options, progress, self._abort)
+        except UnsupportedFeature:
+            if options is None or options.tools is None:
+                raise
+            looser = msgspec.structs.replace(options, tools=any_arguments(options.tools))
+            self._sampled = pipeline.prefill(self._prompt, looser, progress, self._abort)
         if not self._sampled:
             pipeline.finish()
             raise Aborted
@@ -208,6 +216,10 @@ class OpenVinoEngine:
             tokens = pipeline.step()
             if last is not None:
                 pipeline.ledger.append(last)
+
+    def constrain(self, opened: Opened) -> None:
+        """Nothing to do: the pipeline watches for the openers of the grammar by itself."""
+        del opened
 
     def end_turn(self) -> None:
         """Blocks of the prompt and of what was generated stay until their room is needed."""
@@ -242,19 +254,13 @@ class OpenVinoEngine:
     # --- what must be there by now -------------------------------------------------------------
 
     def _library_of(self) -> Library:
-        return _there(self._library)
+        return there(self._library)
 
     def _vocabulary_of(self) -> Vocabulary:
-        return _there(self._vocabulary)
+        return there(self._vocabulary)
 
     def _pipeline_of(self) -> Pipeline:
-        return _there(self._pipeline)
-
-
-def _there(value: T | None) -> T:
-    if value is None:
-        raise EngineFailed(reason="no model is loaded")
-    return value
+        return there(self._pipeline)
 
 
 def _probe_token(vocabulary: Vocabulary) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from shared.errors import BackendUnavailable
@@ -43,6 +44,10 @@ class Library:
         return self.openvino.Tensor(np.array([tokens], dtype=np.int64))
 
 
+#: Where in its own sources the library was: `[12:00:00] /build/folder/file.cc:898: `.
+_PLACE = re.compile(r"^\s*\[[\d:]+\]\s+\S+:\d+:\s*")
+
+
 def properties(threads: int, kv_type: str) -> dict[str, str]:
     """Of the compiled model."""
     return {**EXACT, "INFERENCE_NUM_THREADS": str(threads), "KV_CACHE_PRECISION": kv_type}
@@ -50,6 +55,6 @@ def properties(threads: int, kv_type: str) -> dict[str, str]:
 
 def reason_of(error: BaseException) -> str:
     """The last line that says something: native messages begin with check texts and paths of their build."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [_PLACE.sub("", line).strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if "/src/" not in line and not line.startswith("Check '")]
     return (told or lines or [type(error).__name__])[-1][:300]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from modeld.engine.contract import DecodeOptions
+from modeld.output.callgrammar import Section, ToolGrammar, canonical
 from shared.errors import UnsupportedFeature
 
 #: min_p of one or more is "only the best token" and refused by the pipeline.
@@ -30,7 +31,36 @@ def generation_config(genai: Any, options: DecodeOptions | None, end: frozenset[
         _sample(config, options)
     if options.json_schema is not None:
         config.structured_output_config = genai.StructuredOutputConfig(json_schema=options.json_schema)
+    elif options.tools is not None and options.tools.sections:
+        config.structured_output_config = _tools(genai, options.tools)
     return config
+
+
+def _tools(genai: Any, grammar: ToolGrammar) -> Any:
+    """Free text until an opener is written; from there one of the calls, its arguments by their schema."""
+    kinds = genai.StructuredOutputConfig
+    tags = [tag for section in grammar.sections for tag in _tags(kinds, section, grammar.schemas)]
+    held = kinds()
+    held.compound_grammar = kinds.TriggeredTags(triggers=[one.opener for one in grammar.sections], tags=tags)
+    return held
+
+
+def _tags(kinds: Any, section: Section, schemas: dict[str, str]) -> list[Any]:
+    if not section.listed:
+        return [
+            kinds.Tag(
+                f"{section.opener}{section.gap}{canonical(call.begin)}",
+                kinds.JSONSchema(schemas[call.tool]),
+                f"{canonical(call.end)}{section.gap}{section.closer}",
+            )
+            for call in section.calls
+        ]
+    calls = [
+        kinds.Tag(canonical(call.begin), kinds.JSONSchema(schemas[call.tool]), canonical(call.end))
+        for call in section.calls
+    ]
+    content = kinds.TagsWithSeparator(tags=calls, separator=", ", at_least_one=True)
+    return [kinds.Tag(f"{section.opener}[", content, f"]{section.closer}")]
 
 
 def _sample(config: Any, options: DecodeOptions) -> None:

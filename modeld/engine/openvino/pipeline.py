@@ -19,6 +19,10 @@ from shared.errors import EngineFailed, UnsupportedFeature
 _SPARE_BLOCKS = 8
 
 
+#: What stands in a message about a schema: its own words, or the name of the library that reads it.
+_GRAMMAR_WORDS = ("json", "grammar")
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """`lanes` conversations of `num_ctx` tokens stay in memory; `batch` tokens are evaluated in a step."""
 
@@ -87,7 +91,7 @@ class Pipeline:
         except RuntimeError as error:
             reason = reason_of(error)
             self.finish()
-            if "json" in reason.lower() or "grammar" in reason.lower():
+            if any(word in str(error).lower() for word in _GRAMMAR_WORDS):
                 raise UnsupportedFeature(feature=f"json_schema: {reason}") from error
             raise EngineFailed(reason=reason) from error
         if held is not None:

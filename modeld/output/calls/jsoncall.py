@@ -92,6 +92,7 @@ def _member(reader: Reader, out: Emitter, book: ToolBook, members: _Members, kno
 
 def arguments(reader: Reader, out: Emitter) -> Steps[bool]:
     """The value at the cursor as the arguments of the call begun: an object streams, a string is unpacked."""
+    out.expect_arguments(reader.rest)
     yield from reader.skip_space()
     if (yield from reader.peek()) == "{":
         return (yield from reader.take(JsonValue(out.arguments)))

@@ -1,0 +1,184 @@
+"""Which calls a grammar allows, when one has begun, and what may have been written by then."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from outputs import ARGUMENTS, TOOLS
+
+from modeld.output.callgrammar import (
+    GAP,
+    Opened,
+    any_arguments,
+    canonical,
+    may_begin,
+    may_follow,
+    tool_grammar,
+)
+from modeld.output.format import OutputFormat, ToolStyle
+from modeld.output.parser import OutputParser
+
+pytestmark = pytest.mark.unit
+READ = json.dumps({"name": "read", "arguments": ARGUMENTS})
+
+
+def openers(style: ToolStyle, tools: list[dict[str, Any]] = TOOLS) -> list[str]:
+    """Of all sections of a family."""
+    grammar = tool_grammar(OutputFormat(tools=style), tools)
+    return [] if grammar is None else sorted(section.opener for section in grammar.sections)
+
+
+def told(style: ToolStyle, pieces: list[str]) -> list[Opened]:
+    """What a parser says while it reads."""
+    parser = OutputParser(OutputFormat(tools=style), (), TOOLS)
+    found = []
+    for piece in pieces:
+        parser.feed(piece.encode())
+        opened = parser.take_opened()
+        if opened is not None:
+            found.append(opened)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("style", "expected"),
+    [
+        ("generic", ["<tool_call>"]),
+        ("hermes", ["<tool_call>"]),
+        ("llama3", ["<tool_call>", "<|python_tag|>"]),
+        ("mistral", ["<tool_call>", "[TOOL_CALLS]"]),
+        ("nemotron", ["<TOOLCALL>", "<tool_call>"]),
+        ("granite", ["<tool_call>", "<|tool_call|>"]),
+        ("qwen_xml", []),  # writes tags behind <tool_call>
+        ("glm", []),
+        ("kimi", ["<tool_call>"]),
+        ("gpt_oss", []),  # channels: their arguments are held
+    ],
+)
+def test_sections_of_each_family(style: ToolStyle, expected: list[str]) -> None:
+    assert openers(style) == expected
+
+
+def test_without_tools_there_is_nothing_to_hold() -> None:
+    assert tool_grammar(OutputFormat(), []) is None
+    assert tool_grammar(OutputFormat(), [{"type": "function", "function": {"description": "no name"}}]) is None
+
+
+def test_odd_parameters_become_any_object() -> None:
+    odd = [
+        {"function": {"name": "a", "parameters": "text"}},
+        {"function": {"name": "b", "parameters": {"type": "array"}}},
+    ]
+    grammar = tool_grammar(OutputFormat(), odd)
+    assert grammar is not None
+    assert set(grammar.schemas.values()) == {'{"type": "object"}'}
+    assert set(any_arguments(grammar).schemas) == {"a", "b"}
+
+
+def test_a_section_is_told_when_its_opener_is_whole_and_once() -> None:
+    pieces = [
+        "Let me see. <tool",
+        "_call",
+        ">\n",
+        '{"name": "read", ',
+        '"argum',
+        'ents": {"path"',
+        ': "x"}}</tool_call>',
+    ]
+    found = told("hermes", pieces)
+    assert found == [
+        Opened("\n", opener="<tool_call>"),
+        Opened('{"path"', "read"),
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_each_call_is_told_by_section_and_by_arguments_at_every_split(size: int) -> None:
+    text = f"<tool_call>{READ}</tool_call>\n<tool_call>{READ}</tool_call>"
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    found = told("hermes", pieces)
+    tools = [one.tool for one in found]
+    if size == 1000:
+        assert len(found) == 1  # all in one piece: only the last is told, and nothing is left to hold
+        return
+    assert tools == [None, "read", None, "read"]
+    assert all(len(one.written) <= size for one in found)
+
+
+@pytest.mark.parametrize(
+    ("style", "output"),
+    [
+        ("llama3", '{"name": "read", "parameters": {"path": "x"}}'),
+        ("kimi", '<|tool_call_begin|>functions.read:0<|tool_call_argument_begin|>{"path": "x"}<|tool_call_end|>'),
+        ("mistral", '[TOOL_CALLS]read[ARGS]{"path": "x"}'),
+        ("deepseek", '<｜tool▁call▁begin｜>function<｜tool▁sep｜>read\n```json\n{"path": "x"}\n```<｜tool▁call▁end｜>'),
+        ("functionary_tags", '<function=read>{"path": "x"}</function>'),
+        ("functionary_recipient", '>>>read\n{"path": "x"}'),
+        ("apertus", '<|tools_prefix|>[{"read": {"path": "x"}}]<|tools_suffix|>'),
+    ],
+)
+def test_arguments_are_told_wherever_a_family_writes_json(style: ToolStyle, output: str) -> None:
+    assert "read" in [one.tool for one in told(style, list(output))]
+
+
+def test_arguments_of_a_channel_are_told() -> None:
+    parser = OutputParser(OutputFormat(reasoning="channels", tools="gpt_oss"), (), TOOLS)
+    found = []
+    for char in '<|channel|>commentary to=functions.read <|constrain|>json<|message|>{"path": "x"}<|call|>':
+        parser.feed(char.encode())
+        found.append(parser.take_opened())
+    assert [one.tool for one in found if one] == ["read"]
+
+
+@pytest.mark.parametrize(
+    ("written", "fits"),
+    [
+        ("", True),
+        ("\n", True),
+        ("\n{", True),
+        (' {"', True),
+        ('{"name": "re', True),
+        ('{"name": "now"', True),
+        ('{"name": "other', False),
+        ('{"nom', False),
+        ("Hello", False),
+        ("[", False),
+        (" " * (GAP + 1), False),
+        ('{"name": "read", "arguments": {"path', False),  # too late: inside the arguments
+    ],
+)
+def test_what_may_stand_behind_an_opener(written: str, fits: bool) -> None:
+    grammar = tool_grammar(OutputFormat(tools="hermes"), TOOLS)
+    assert grammar is not None
+    assert may_follow(grammar.sections[0], written) is fits
+
+
+def test_a_listed_section_begins_with_its_bracket() -> None:
+    grammar = tool_grammar(OutputFormat(tools="nemotron"), TOOLS)
+    assert grammar is not None
+    (section,) = [one for one in grammar.sections if one.listed]
+    assert may_follow(section, '[{"name')
+    assert not may_follow(section, '{"name')
+
+
+@pytest.mark.parametrize(
+    ("schema", "written", "fits"),
+    [
+        ({"type": "object", "properties": {"a": {}}}, '{"', True),
+        ({"type": "object", "properties": {}}, '{"', False),
+        ({"type": "object", "properties": {}}, "{", True),
+        ({"type": "object"}, '{"', True),
+        ({"type": "object"}, '{"a', False),
+        ({"type": "object"}, "[", False),
+    ],
+)
+def test_what_may_stand_at_the_begin_of_arguments(schema: dict[str, Any], written: str, fits: bool) -> None:
+    assert may_begin(json.dumps(schema), written) is fits
+
+
+def test_parts_are_written_as_json_usually_is() -> None:
+    grammar = tool_grammar(OutputFormat(), TOOLS)
+    assert grammar is not None
+    assert canonical(grammar.sections[0].calls[0].begin) == '{"name": "read", "arguments": '
