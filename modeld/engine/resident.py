@@ -45,6 +45,7 @@ class Resident:
         self._job = job
         self._activity = activity
         self._chat: Chat | None = None
+        self._embedding_only = False
         self._runner: TurnRunner | None = None
         self._steps: StepRunner | None = None
         self._told = -1.0
@@ -82,6 +83,7 @@ class Resident:
         self._runner = TurnRunner(self._engine, chat, loaded, self._activity)
         self._steps = StepRunner(self._engine, self._runner, self._activity, chat.special.end)
         self._chat = chat
+        self._embedding_only = loaded.capabilities.embedding_only
         return Loaded(
             turn=job.turn,
             identity=identity,
@@ -99,6 +101,9 @@ class Resident:
         runner, steps, chat = self._runner, self._steps, self._chat
         if runner is None or steps is None or chat is None or self._job.vocabulary_only:
             raise EngineFailed(reason="no model is loaded")
+
+        if self._embedding_only and not isinstance(job, Embed):
+            raise UnsupportedFeature(feature="chat (this model makes vectors only)")
 
         def send(events: list[Event]) -> None:
             emit(Emitted(turn=job.turn, events=events))

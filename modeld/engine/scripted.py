@@ -87,6 +87,7 @@ class ScriptedEngine:
         self._pieces: dict[int, bytes] = {}
         self._ids: dict[str, int] = {}
         self._warm: list[int] = []
+        self._beside: list[int] | None = None  # the chat's lane while a fill runs in its own
         self._prompt: list[int] = []
         self._done = 0
         self._turns = 0
@@ -199,7 +200,9 @@ class ScriptedEngine:
 
     def ensure_prefix(self, tokens: Sequence[int], purpose: Purpose = "turn", conversation: str | None = None) -> int:
         """As the contract says."""
-        del purpose, conversation
+        del conversation
+        if purpose == "fill":
+            self._beside, self._warm = self._warm, []
         self._prompt = list(tokens)
         self._done = self.common_prefix(tokens)
         self._warm = self._prompt[: self._done]
@@ -257,7 +260,9 @@ class ScriptedEngine:
         del opened
 
     def end_turn(self) -> None:
-        """Nothing to free."""
+        """A fill leaves the chat's lane as it was."""
+        if self._beside is not None:
+            self._warm, self._beside = self._beside, None
 
     def valid(self) -> bool:
         """Nothing can go wrong that the script does not say."""

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from engine_bench import Engines
+from engine_bench import Engine, Engines, Opener
 
 from tiny_gguf import write_tiny_gguf
 
@@ -35,3 +35,25 @@ def tiny_window(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Heavy enough that a long prompt takes seconds."""
     return write_tiny_gguf(tmp_path_factory.mktemp("models") / "slow.gguf", width=512, layers=8)
+
+
+@pytest.fixture(
+    params=[
+        "scripted",
+        "llama",
+        pytest.param("llama real", marks=pytest.mark.model),
+        pytest.param("openvino real", marks=pytest.mark.model),
+    ]
+)
+async def opened(request: pytest.FixtureRequest, engines: Engines) -> Opener:
+    """Every engine under the one suite: a script, tiny weights, and real ones on both."""
+    backend, _, real = request.param.partition(" ")
+
+    async def open_engine(num_ctx: int = 2048) -> Engine:
+        if backend == "scripted":
+            endless = {"pieces": ["one ", "two ", "three "], "endless": True}
+            return await engines.scripted(num_ctx, replies=[endless], token_s=0.001, prefill_token_s=0.0002)
+        path: Path = request.getfixturevalue("smollm2" if real else "tiny")
+        return await engines.load(backend, path, num_ctx=num_ctx, threads=0 if real else 1)
+
+    return open_engine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +137,10 @@ class Engines:
         """End all of them."""
         for host in self._hosts:
             await host.close(2)
+
+
+#: Opens the engine under test with a model of its own; `num_ctx` in tokens.
+Opener = Callable[..., Awaitable[Engine]]
 
 
 def identity(path: Path, backend: str = "llama", **fields: Any) -> RequestedIdentity:

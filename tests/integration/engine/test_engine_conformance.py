@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from engine_bench import GREEDY, Engine, Engines, assistant, identity, user
+from engine_bench import GREEDY, Engines, Opener, assistant, identity, user
 
 from modeld.engine.messages import Load
 from shared.errors import BackendUnavailable, ContextOverflow, EngineFailed
 from shared.protocol.api import Event, Prefill, Prefix, Sampling, TextDelta
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
-Opener = Callable[..., Awaitable[Engine]]
 LONG = "word " * 300
-
-
-@pytest.fixture(params=["llama", "scripted", pytest.param("openvino", marks=pytest.mark.model)])
-async def opened(request: pytest.FixtureRequest, engines: Engines) -> Opener:
-    """Opens the engine under test with a model of its own."""
-
-    async def open_engine(num_ctx: int = 2048) -> Engine:
-        if request.param == "scripted":
-            endless = {"pieces": ["one ", "two ", "three "], "endless": True}
-            return await engines.scripted(num_ctx, replies=[endless], token_s=0.001, prefill_token_s=0.0002)
-        if request.param == "openvino":
-            path: Path = request.getfixturevalue("smollm2")
-            return await engines.load("openvino", path, num_ctx=num_ctx)
-        return await engines.load("llama", request.getfixturevalue("tiny"), num_ctx=num_ctx)
-
-    return open_engine
 
 
 async def test_a_load_answers_with_the_values_in_use(opened: Opener) -> None:
