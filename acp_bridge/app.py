@@ -33,6 +33,7 @@ def make_core(root: DataRoot, settings: Settings, client: Callable[[], str] | No
     from acp_bridge.providers.registry import Providers
     from acp_bridge.session.store import Claimant, Store
     from shared.clock import SystemClock
+    from shared.installed import ImportGuard, Installed
     from shared.lease import identity
     from shared.protocol import api
     from shared.version import __version__
@@ -52,6 +53,8 @@ def make_core(root: DataRoot, settings: Settings, client: Callable[[], str] | No
         clock,
         lambda: api.ClientInfo(name=name(), version=__version__, pid=pid),
     )
+    installed = Installed()
+    ImportGuard(installed, ("acp_bridge", "shared")).stand()
     core = Core(
         store=Store(root.bridge_database, identity.same_process),
         daemon=daemon,
@@ -60,6 +63,7 @@ def make_core(root: DataRoot, settings: Settings, client: Callable[[], str] | No
         clock=clock,
         providers=Providers(config_file()),
         claimant=lambda: Claimant(pid=pid, token=token, holder=name()),
+        upgraded=installed.changed,
     )
     faces.append(core)
     return core

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from shared.clock import Clock
     from shared.settings import Settings
 
+RESTART = "Restart the agent to use it (reload the window, or start a new thread); until then this one goes on."
 #: Files that a message refers to are read as for a window of this many tokens.
 ATTACHED_WINDOW = 8192
 #: How long opening a session waits for what is being read from disk: its budget is 100 ms in all.
@@ -60,11 +61,14 @@ class Core(Choices):
         clock: Clock,
         claimant: Callable[[], Claimant],
         providers: Providers,
+        upgraded: Callable[[], str] = lambda: "",
     ) -> None:
         super().__init__(store, models, settings, clock)
         self.daemon = daemon
         self.providers = providers
         self._claimant = claimant
+        self._upgraded = upgraded
+        self._told_of_upgrade = False
         self._face: Face | None = None
         self._live: dict[str, LiveConversation] = {}
         self.local = LocalModel(daemon, settings, clock)
@@ -257,12 +261,20 @@ class Core(Choices):
             if live.missed:
                 missed, live.missed = live.missed, ""
                 turn.remark(missed)
+            self._tell_of_upgrade(turn)
             parts = await cancel.race(lambda: attached(parts, self.workspace(live, ATTACHED_WINDOW)))
             ended = await turn.run(parts, lambda: self.prepare(live, turn))
             live.last_model = ended.model or live.last_model
             return ended
         finally:
             live.always_switch = live.always_switch or turn.always_switch
+
+    def _tell_of_upgrade(self, turn: Turn) -> None:
+        """Once: the files of this program were exchanged, so this process goes on with what it has in memory."""
+        version = "" if self._told_of_upgrade else self._upgraded()
+        if version:
+            self._told_of_upgrade = True
+            turn.remark(f"acp-bridge was replaced by version {version} on disk. {RESTART}")
 
     async def _require_ours(self, live: LiveConversation) -> None:
         """Raises ConversationBusy while another editor writes this conversation."""

@@ -42,3 +42,5 @@ def import_all() -> None:
     """Everything that may be needed later: an upgrade under a running process must not change its code halfway."""
     for method in METHODS:
         handler_of(method)
+    for needed in ("acp_bridge.acp.errors", "acp_bridge.session.question"):
+        import_module(needed)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bridge_fakes import Bench
+from bridge_world import World
 
 
 @pytest.fixture
@@ -24,3 +25,9 @@ def tiny(short_tmp: Path) -> str:
     folder.mkdir()
     write_tiny_gguf(folder / "tiny.gguf")
     return str(folder)
+
+
+@pytest.fixture
+def world(short_tmp: Path) -> World:
+    """For tests that spawn the bridge."""
+    return World(short_tmp)

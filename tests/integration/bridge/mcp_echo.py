@@ -1,16 +1,13 @@
 """A small real MCP server: one tool that reads, one that changes, one that fails, one that asks the user.
 
-Over stdio, or with `http` as its argument over HTTP on loopback (its port on standard output; it wants a token). With
-`stubborn` it ends neither with its input nor when asked to.
+Over stdio, or with `http` as its argument over HTTP on loopback (its port on standard output; it wants a token).
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import sys
-import time
 from typing import Any
 
 from mcp.server import MCPServer
@@ -81,8 +78,4 @@ if __name__ == "__main__":
     if "http" in sys.argv:
         serve_http()
     else:
-        if "stubborn" in sys.argv:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         server.run()
-        while "stubborn" in sys.argv:
-            time.sleep(1)

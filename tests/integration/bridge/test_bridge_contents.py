@@ -35,6 +35,7 @@ async def test_an_image_goes_to_a_model_that_sees(bench: Bench) -> None:
         daemon.push(active=seeing("alpha"))
         assert (await client.initialize())["agentCapabilities"]["promptCapabilities"]["image"] is True
         session = await client.new()
+        await client.wait_for(lambda: bench.core.daemon.status is not None)
         await send(client, session, IMAGE, LOOK)
         (message,) = conversation(daemon.turns[0])
         assert [part["type"] for part in message["content"]] == ["image_url", "text"]

@@ -12,14 +12,9 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge_fakes import FakeDaemon, says, until_cancelled
-from clients.bridge import Bridge, BridgeError, private_environment
-from clients.npm import node_modules
-from clients.schema import WireCheck
-from shared.lease import identity
-from shared.lease.presence import Presence
-from shared.lease.record import PresenceRecord
-from shared.paths import DataRoot
+from bridge_fakes import says, until_cancelled
+from bridge_world import World, scripted
+from clients.bridge import BridgeError
 from shared.protocol import api
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
@@ -45,45 +40,6 @@ requests.Call.answered = after
 import acp_bridge.__main__ as bridge
 bridge.main()
 """
-
-
-class World:
-    """A private data root, home and weights folder for one test."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.environ = private_environment(folder)
-        self.root = DataRoot(folder / "data")
-        self.root.path.mkdir(mode=0o700)
-        self.work = folder / "work"
-        self.work.mkdir()
-
-    def bridge(self, *command: str, **environ: str) -> Bridge:
-        line = command or (sys.executable, "-m", "acp_bridge", "acp")
-        check = WireCheck(node_modules() / "sdk-2.4/schema/v1/schema.json")
-        return Bridge(line, {**self.environ, **environ}, check, cwd=self.work)
-
-    def publish(self, daemon: FakeDaemon, token: str) -> Presence:
-        """The presence record of a daemon that lives in the test's own process."""
-        me = identity.current()
-        self.root.instances.mkdir(exist_ok=True)
-        presence = Presence(self.root, daemon.instance)
-        presence.make_token()
-        token_file = str(presence.token_file)
-        Path(token_file).write_text(token)
-        presence.publish(
-            PresenceRecord(
-                instance=daemon.instance, endpoint=daemon.target.address, token_file=token_file, pid=me.pid,
-                start_token=me.start_token, boot_id=me.boot_id, pid_namespace=me.pid_namespace, host=me.host,
-                backend="llama", protocol_min=1, protocol_max=1, version="1", started=time.time(),
-            )
-        )  # fmt: skip
-        return presence
-
-
-@pytest.fixture
-def world(short_tmp: Path) -> World:
-    return World(short_tmp)
 
 
 def test_initialize_imports_nothing_heavy(world: World) -> None:
@@ -129,7 +85,7 @@ def test_no_daemon_is_said_with_the_next_step(world: World) -> None:
 
 
 async def test_a_daemon_found_by_its_records(world: World, tiny: str) -> None:
-    async with fake(world) as daemon:
+    async with scripted(world) as daemon:
         daemon.script = says("Hello")
 
         def talk() -> tuple[list[str], list[str], str]:
@@ -151,7 +107,7 @@ def offered(made: dict[str, Any]) -> list[str]:
 
 
 async def test_a_hung_daemon_hangs_nobody(world: World, tiny: str) -> None:
-    async with fake(world) as daemon:
+    async with scripted(world) as daemon:
         daemon.hung = True
 
         def talk() -> BridgeError:
@@ -167,7 +123,7 @@ async def test_a_hung_daemon_hangs_nobody(world: World, tiny: str) -> None:
 
 
 async def test_a_killed_bridge_cancels_its_turn(world: World, tiny: str) -> None:
-    async with fake(world) as daemon:
+    async with scripted(world) as daemon:
         gone = anyio.Event()
 
         async def script(params: api.TurnParams, emit: Any, cancelled: anyio.Event) -> api.TurnResult:
@@ -192,7 +148,7 @@ async def test_a_killed_bridge_cancels_its_turn(world: World, tiny: str) -> None
 
 
 async def test_what_was_said_survives_a_kill(world: World, tiny: str) -> None:
-    async with fake(world) as daemon:
+    async with scripted(world) as daemon:
         daemon.script = says("Hello")
 
         def talk() -> list[str]:
@@ -209,25 +165,6 @@ async def test_what_was_said_survives_a_kill(world: World, tiny: str) -> None:
 
         kinds = await anyio.to_thread.run_sync(talk)
         assert kinds[:2] == ["user_message_chunk", "agent_message_chunk"]
-
-
-def fake(world: World) -> Any:
-    from contextlib import asynccontextmanager
-
-    @asynccontextmanager
-    async def serving() -> Any:
-        folder = world.folder / "sock"
-        folder.mkdir(mode=0o700)
-        daemon = FakeDaemon(folder, "bbbbbbbb-1111")
-        async with anyio.create_task_group() as group:
-            group.start_soon(daemon.serve)
-            presence = world.publish(daemon, "secret")
-            yield daemon
-            presence.withdraw("stop", time.time())
-            daemon.close()
-            group.cancel_scope.cancel()
-
-    return serving()
 
 
 def _saved(database: Path) -> str:
