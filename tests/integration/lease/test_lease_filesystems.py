@@ -6,7 +6,6 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
