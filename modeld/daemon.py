@@ -18,6 +18,7 @@ from modeld.inventory import fit_texts, keep_checksums
 from modeld.jobs import Jobs
 from modeld.logfile import LogFile, rotated
 from modeld.memory.probe import host_memory
+from modeld.notify import notify
 from modeld.records import StoreRecords
 from modeld.rpc.handles import Handles
 from modeld.rpc.server import Server
@@ -134,6 +135,7 @@ class Daemon:
             await own.start(live.ownership.run)
             own.start_soon(live.listener.serve, self.server.serve)
             live.publish()
+            notify("READY=1")
             self.log(f"instance {live.id} serves {self.backend} at {live.endpoint}")
             if ready is not None and not ready.is_set():
                 ready.set()
@@ -177,6 +179,8 @@ class Daemon:
         assert self._ending is not None
         reason, drain = self._ending
         self.log(f"ending: {reason}")
+        if not self.succession.again:
+            notify("STOPPING=1")
         await self.slot.close(drain)
         await self.records.flush()
         await self._say_goodbye()
