@@ -30,6 +30,7 @@ def make_core(root: DataRoot, settings: Settings, client: Callable[[], str] | No
     from acp_bridge.daemon.records import Records, records_dialler
     from acp_bridge.inventory import RecordedInventory
     from acp_bridge.models import Models
+    from acp_bridge.providers.listcache import FILE_NAME, ListCache
     from acp_bridge.providers.registry import Providers
     from acp_bridge.session.store import Claimant, Store
     from shared.clock import SystemClock
@@ -61,7 +62,7 @@ def make_core(root: DataRoot, settings: Settings, client: Callable[[], str] | No
         models=Models(RecordedInventory(root, settings, records), daemon, settings, clock),
         settings=settings,
         clock=clock,
-        providers=Providers(config_file()),
+        providers=Providers(config_file(), ListCache(root.path / FILE_NAME)),
         claimant=lambda: Claimant(pid=pid, token=token, holder=name()),
         upgraded=installed.changed,
     )

@@ -130,21 +130,32 @@ class Core(Choices):
         """A fresh conversation with the workspace's remembered pick."""
         now = self.clock.wall()
         conversation = Conversation(id=uuid.uuid4().hex, cwd=cwd, roots=roots, created=now, updated=now)
-        with anyio.move_on_after(PATIENCE_S):
-            async with anyio.create_task_group() as group:
-                group.start_soon(self._recall, conversation)
-                group.start_soon(self.models.known.wait)
         live = LiveConversation(conversation, self.store, self.clock)
+        if self._group is not None:
+            self._group.start_soon(self._recall, live)
+        else:
+            await self._recall(live)
+        with anyio.move_on_after(PATIENCE_S):
+            for known in (live.recalled, self.models.known, self.providers.known):
+                await known.wait()
         self._connect(live, servers)
         self._live[conversation.id] = live
         self.store.claim_new(conversation, self._claimant(), now)
         return live
 
-    async def _recall(self, conversation: Conversation) -> None:
+    async def _recall(self, live: LiveConversation) -> None:
+        """What was picked in this workspace; on a slow disk it comes after the conversation is there already."""
         try:
-            conversation.model = await self.store.remembered(conversation.cwd)
+            model = await self.store.remembered(live.conversation.cwd)
+            if model and not live.conversation.model:
+                live.conversation.model = model
+                if self.find(live.id) is live:
+                    live.recorder.touch()
+                    self.show(live, OptionsChanged())
         except ModeldError:
             return  # the failure is told when something has to be saved
+        finally:
+            live.recalled.set()
 
     async def open(
         self,
@@ -162,6 +173,7 @@ class Core(Choices):
             if conversation is None:
                 raise UnknownConversation
             live = LiveConversation(conversation, self.store, self.clock)
+            live.recalled.set()
             await self._claim(live, take_over=take_over)
             self._live[conversation_id] = live
         live.conversation.cwd = cwd
@@ -245,6 +257,7 @@ class Core(Choices):
 
     async def _run(self, live: LiveConversation, parts: list[Part], cancel: Cancel) -> TurnEnded:
         await self._require_ours(live)
+        await cancel.race(live.recalled.wait)
         turn = Turn(
             turn_id=live.next_turn(),
             recorder=live.recorder,

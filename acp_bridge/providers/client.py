@@ -12,6 +12,7 @@ import anyio.to_thread
 import msgspec
 
 from acp_bridge.picker import RemoteModel
+from acp_bridge.providers.keys import key_hint, key_of
 from acp_bridge.providers.stream import StreamReader
 from shared.errors import (
     BackendUnavailable,
@@ -63,35 +64,32 @@ class ProviderClient:
 
     def __init__(self, provider: Provider) -> None:
         self.provider = provider
+        self._key: str | None = None
+
+    async def _keyed(self) -> str:
+        """The key; asked of the keyring once, and again after it was refused. Raises BackendUnavailable."""
+        if self._key is None:
+            self._key = await anyio.to_thread.run_sync(key_of, self.provider, os.environ)
+        return self._key
 
     async def models(self) -> list[RemoteModel]:
         """What it serves now. Raises the typed errors."""
         provider = self.provider
-        names = list(provider.models)
-        contexts: dict[str, int] = {}
-        if not names:
-            library = await anyio.to_thread.run_sync(http)
-            try:
-                async with self._client(library, LIST_LIMIT_S) as client:
-                    answer = await client.get(f"{provider.base_url}/models")
-                    self._require_good(answer.status_code, answer.text, "")
-                    entries = [entry for entry in answer.json().get("data", []) if isinstance(entry.get("id"), str)]
-            except TryAgain as again:
-                raise again.error from again
-            except (library.HTTPError, ValueError, AttributeError) as error:
-                raise self._unavailable(str(error) or type(error).__name__) from error
-            names = [entry["id"] for entry in entries]
-            contexts = {entry["id"]: int(entry.get("max_model_len") or 0) for entry in entries}
-        return [
-            RemoteModel(
-                id=f"{provider.name}/{name}",
-                name=name,
-                provider=provider.name,
-                context=contexts.get(name) or provider.context,
-                vision=provider.vision,
-            )
-            for name in names
-        ]
+        if provider.models:
+            return named_models(provider)
+        library = await anyio.to_thread.run_sync(http)
+        key = await self._keyed()
+        try:
+            async with self._client(library, LIST_LIMIT_S, key) as client:
+                answer = await client.get(f"{provider.base_url}/models")
+                self._require_good(answer.status_code, answer.text, "")
+                entries = [entry for entry in answer.json().get("data", []) if isinstance(entry.get("id"), str)]
+        except TryAgain as again:
+            raise again.error from again
+        except (library.HTTPError, ValueError, AttributeError) as error:
+            raise self._unavailable(str(error) or type(error).__name__) from error
+        contexts = {entry["id"]: _context(entry) for entry in entries}
+        return [_remote(provider, name, context) for name, context in contexts.items()]
 
     async def turn(
         self, params: api.TurnParams, on_event: Callable[[api.Event], None], cancel: Cancel
@@ -138,9 +136,10 @@ class ProviderClient:
     ) -> None:
         url = f"{self.provider.base_url}/chat/completions"
         started = False
+        key = await self._keyed()
         try:
             async with (
-                self._client(library, self.provider.timeout_s) as client,
+                self._client(library, self.provider.timeout_s, key) as client,
                 client.stream("POST", url, json=self._body(params)) as answer,
             ):
                 if answer.status_code != 200:
@@ -150,6 +149,8 @@ class ProviderClient:
                     started = True
                     for event in reader.line(line):
                         seen(event)
+        except (library.ConnectTimeout, library.PoolTimeout) as error:
+            raise TryAgain(self._unavailable("it does not answer")) from error
         except library.TimeoutException as error:
             raise WaitTimeout(position=0, waited_s=self.provider.timeout_s) from error
         except library.HTTPError as error:
@@ -162,8 +163,8 @@ class ProviderClient:
         if not (reader.ended or reader.finish):
             raise EngineFailed(f"{self.provider.name} broke the answer off", reason="the stream ended early")
 
-    def _client(self, library: Any, timeout_s: float) -> httpx2.AsyncClient:
-        key = self.provider.key(os.environ)
+    @staticmethod
+    def _client(library: Any, timeout_s: float, key: str) -> httpx2.AsyncClient:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         limits = library.Timeout(timeout_s, connect=min(CONNECT_LIMIT_S, timeout_s))
         client: httpx2.AsyncClient = library.AsyncClient(headers=headers, timeout=limits)
@@ -191,8 +192,8 @@ class ProviderClient:
         said = error_text(text)
         name = self.provider.name
         if status in (401, 403):
-            hint = f"set {self.provider.key_env}" if self.provider.key_env else "set key_env in the config file"
-            raise BackendUnavailable(backend=name, reason="the key was refused", hint=hint)
+            self._key = None  # another may have been stored meanwhile
+            raise BackendUnavailable(backend=name, reason="the key was refused", hint=key_hint(self.provider))
         if status == 404:
             raise ModelNotFound(requested=model or self.provider.base_url, near=[])
         if status == 429:
@@ -207,6 +208,28 @@ class ProviderClient:
         return BackendUnavailable(
             backend=self.provider.name, reason=reason, hint=f"check {self.provider.base_url} and the config file"
         )
+
+
+def named_models(provider: Provider) -> list[RemoteModel]:
+    """The models that the config file names, which are not asked for."""
+    return [_remote(provider, name, 0) for name in provider.models]
+
+
+def _remote(provider: Provider, name: str, context: int) -> RemoteModel:
+    return RemoteModel(
+        id=f"{provider.name}/{name}",
+        name=name,
+        provider=provider.name,
+        context=context or provider.context,
+        vision=provider.vision,
+    )
+
+
+def _context(entry: dict[str, Any]) -> int:
+    """Tokens, as vLLM (`max_model_len`) and llama-server (`meta.n_ctx`) state them; 0 where nothing usable stands."""
+    meta = entry.get("meta")
+    stated = entry.get("max_model_len") or (meta.get("n_ctx") if isinstance(meta, dict) else 0)
+    return stated if isinstance(stated, int) and stated > 0 else 0
 
 
 def error_text(text: str) -> str:

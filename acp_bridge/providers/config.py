@@ -3,6 +3,7 @@
 [providers.cluster]
 base_url = "https://vllm.example.org/v1"
 key_env = "CLUSTER_KEY"          # the variable that holds the key, when one is needed
+key_keyring = "cluster"          # or the entry of the service `modeld` in the system's keyring
 models = ["big-model"]           # listed live when left out
 context = 32768                  # tokens, when the endpoint does not say
 vision = true                    # its models take images
@@ -10,7 +11,6 @@ vision = true                    # its models take images
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +27,11 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     name: str = ""
     base_url: str
     key_env: str = ""
+    key_keyring: str = ""
     models: tuple[str, ...] = ()
     context: int = 0
     vision: bool = False
     timeout_s: float = 60.0
-
-    def key(self, environ: Mapping[str, str]) -> str:
-        """The key, "" when none is configured or set."""
-        return environ.get(self.key_env, "") if self.key_env else ""
 
 
 def read_providers(file: Path) -> list[Provider]:

@@ -9,8 +9,9 @@ import anyio
 import anyio.to_thread
 
 from acp_bridge.picker import RemoteModel
-from acp_bridge.providers.client import ProviderClient
-from acp_bridge.providers.config import read_providers
+from acp_bridge.providers.client import ProviderClient, named_models
+from acp_bridge.providers.config import Provider, read_providers
+from acp_bridge.providers.listcache import ListCache
 from shared.errors import ModeldError
 
 #: A list is fetched anew this often while a picker may be open.
@@ -20,11 +21,13 @@ FRESH_S = 300.0
 class Providers:
     """The configured endpoints. `problems` says what was wrong with them, one line each."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, cache: ListCache | None = None) -> None:
         self._file = file
+        self._cache = cache
         self._clients: dict[str, ProviderClient] = {}
         self._models: dict[str, list[RemoteModel]] = {}
         self.problems: dict[str, str] = {}
+        self.known = anyio.Event()  # what is configured, or listed before, can be shown
 
     def models(self) -> tuple[RemoteModel, ...]:
         """What was listed last, in order of the providers' names."""
@@ -37,11 +40,15 @@ class Providers:
     async def run(self, changed: Callable[[], None]) -> None:
         """Keep the lists. Without providers it ends at once, and wakes nobody."""
         try:
-            providers = await anyio.to_thread.run_sync(read_providers, self._file)
+            providers = await anyio.to_thread.run_sync(self._recall)
         except ModeldError as error:
             self.problems["config"] = error.message
             return
+        finally:
+            self.known.set()
         self._clients = {provider.name: ProviderClient(provider) for provider in providers}
+        if self.models():
+            changed()
         while self._clients:
             before = self.models()
             async with anyio.create_task_group() as group:
@@ -49,9 +56,21 @@ class Providers:
                     group.start_soon(self._list, client)
             if self.models() != before:
                 changed()
+                if self._cache is not None:
+                    await anyio.to_thread.run_sync(self._cache.write, providers, dict(self._models))
             if all(client.provider.models for client in self._clients.values()):
                 return  # nothing is listed live
             await anyio.sleep(FRESH_S)
+
+    def _recall(self) -> list[Provider]:
+        """What is configured; its models as they were listed last. Raises SettingInvalid. Blocks."""
+        providers = read_providers(self._file)
+        if self._cache is not None and providers:
+            self._models = self._cache.read(providers)
+        for provider in providers:
+            if provider.models:
+                self._models[provider.name] = named_models(provider)
+        return providers
 
     async def _list(self, client: ProviderClient) -> None:
         name = client.provider.name

@@ -42,6 +42,7 @@ class LiveConversation:
         self._count = 0
         self.closed = False
         self.servers: McpServers | None = None
+        self.recalled = anyio.Event()  # what was picked before is known
 
     @property
     def id(self) -> str:

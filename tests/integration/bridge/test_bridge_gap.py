@@ -328,3 +328,34 @@ async def test_an_owner_frozen_in_a_turn_ends_it_with_a_typed_error(
             await client.prompt(session, "hi")
         assert failed.value.kind == "daemon_unreachable"
         assert len(daemon.turns) == 1
+
+
+async def test_a_pick_that_is_recalled_late_still_answers(bench: Bench) -> None:
+    """On a slow disk the session is there first; its first prompt waits for what was picked, and asks nobody else."""
+    async with running(bench) as daemon, bridge(bench) as client:
+        await client.initialize()
+        first = await client.new()
+        setting = {"sessionId": first, "configId": "model", "value": "beta"}
+        await client.request("session/set_config_option", setting)
+        gate = anyio.Event()
+        remembered = bench.core.store.remembered
+
+        async def slowly(workspace: str) -> str:
+            await gate.wait()
+            return await remembered(workspace)
+
+        bench.core.store.remembered = slowly  # type: ignore[method-assign]
+        session = await client.new()
+        async with anyio.create_task_group() as group:
+
+            async def prompt() -> None:
+                await client.prompt(session, "hi")
+
+            group.start_soon(prompt)
+            await anyio.wait_all_tasks_blocked()
+            assert daemon.turns == []
+            gate.set()
+        assert daemon.turns[0].model == "beta"
+        await client.wait_for(
+            lambda: any(s == session and "'currentValue': 'beta'" in str(u) for s, u in client.updates)
+        )

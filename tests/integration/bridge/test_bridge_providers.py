@@ -86,8 +86,9 @@ async def remote(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     )
     async with listener, bridge(bench) as client:
         await client.initialize()
-        session = await client.new()
-        await client.wait_for(lambda: "lab/big" in str(client.updates))
+        made = await client.request("session/new", {"cwd": "/tmp", "mcpServers": []})
+        session = str(made["sessionId"])
+        await client.wait_for(lambda: "lab/big" in str([made, client.updates]))
         setting = {"sessionId": session, "configId": "model", "value": "lab/big"}
         await client.request("session/set_config_option", setting)
         yield server, client, session

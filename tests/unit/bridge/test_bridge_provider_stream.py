@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from acp_bridge.providers.config import read_providers
+from acp_bridge.providers.keys import key_of
 from acp_bridge.providers.stream import StreamReader
 from shared.protocol import api
 from shared.settings import SettingInvalid
@@ -56,8 +57,8 @@ def test_providers_of_the_config_file(tmp_path: Path) -> None:
     file.write_text('[providers.b]\nbase_url = "http://b/v1/"\n[providers.a]\nbase_url = "https://a"\nkey_env = "K"\n')
     first, second = read_providers(file)
     assert (first.name, second.base_url) == ("a", "http://b/v1")
-    assert first.key({"K": "secret"}) == "secret"
-    assert second.key({"K": "secret"}) == ""
+    assert key_of(first, {"K": "secret"}) == "secret"
+    assert key_of(second, {"K": "secret"}) == ""
 
 
 @pytest.mark.parametrize(
