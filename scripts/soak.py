@@ -1,6 +1,7 @@
-"""`make soak`: the tests with their full counts and shortened leases; the result is written to docs/soak/.
+"""`make soak`: every full count, with shortened leases; the results are written to docs/soak/.
 
-Standard library only. Arguments are handed to pytest.
+First the tests with their full counts (`<date>.md`), then each program of tests/soak (`soak_lease.py` writes
+`lease.md`, and so on). Standard library only. Arguments are handed to pytest; then the programs are left out.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from xml.etree import ElementTree as ET
 from prepare import setup
 from steps import BIN, PYTHON, ROOT, StepFailed, fail, say, shown
 
+PROGRAMS = ROOT / "tests" / "soak"
 REPORT = ROOT / ".work" / "soak.xml"
 #: the least ttl allowed: takeovers and grace periods pass ten times as fast
 SHORT = {"MODELD_LEASE_TTL": "1"}
 
 
 def main(arguments: list[str]) -> int:
-    """Exit as pytest did."""
+    """Exit as pytest did, or with 1 when another soak failed."""
     try:
         setup(("dev", "mcp", "openvino", "remote", "llama"))
     except StepFailed as error:
@@ -35,7 +37,15 @@ def main(arguments: list[str]) -> int:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(_page(time.monotonic() - started, code), encoding="utf-8")
     say(f"written: {target.relative_to(ROOT)}")
-    return code
+    return code if arguments else max(abs(code), _programs(environ))
+
+
+def _programs(environ: dict[str, str]) -> int:
+    """The soaks that are no tests: each writes a page of its own. 1 when one of them failed."""
+    failed = [path.name for path in sorted(PROGRAMS.glob("soak_*.py")) if shown([PYTHON, path], environ=environ) != 0]
+    for name in failed:
+        say(f"FAILED: {name}")
+    return 1 if failed else 0
 
 
 def _page(seconds: float, code: int) -> str:

@@ -12,7 +12,6 @@ import argparse
 import os
 import platform
 import signal
-import statistics
 import sys
 import tempfile
 import time
@@ -25,6 +24,7 @@ from lease_model import Bounds, Model, explore
 from lease_processes import Instance
 from shared.lease import reader
 from shared.paths import DataRoot
+from spread import spread
 
 TTL = 1.0
 FREEZE_EVERY = 10
@@ -137,14 +137,6 @@ def table(counts: Counts, processes: int, models: list[tuple[str, int, float]], 
     ]
     lines += [f"| model: {name} | {states:,} states, no two owners ({took:.0f} s) |" for name, states, took in models]
     return "\n".join(lines) + "\n"
-
-
-def spread(values: list[float]) -> str:
-    if not values:
-        return "-"
-    ordered = sorted(values)
-    ninety = ordered[int(len(ordered) * 0.95)] if len(ordered) > 1 else ordered[0]
-    return f"median {statistics.median(ordered):.3f}, p95 {ninety:.3f}, most {ordered[-1]:.3f}"
 
 
 def check_models() -> list[tuple[str, int, float]]:
