@@ -128,15 +128,17 @@ class Daemon:
             waited += self._settings.away_check
             if self._link is not None:
                 return
-            if await anyio.to_thread.run_sync(self._dialler.change_key) != key:
-                return
-            if await self._looks_different():
+            moved, after = await anyio.to_thread.run_sync(self._look)
+            if moved != key or self._looks_different(after):
                 return
 
-    async def _looks_different(self) -> bool:
+    def _look(self) -> tuple[object, Detection]:
+        """Blocking: all that one look tells, in one visit to another thread. An idle editor should sleep."""
+        return self._dialler.change_key(), self._dialler.detect()
+
+    def _looks_different(self, after: Detection) -> bool:
         """States also change by time alone (the grace passes): told to the listeners, no reconcile."""
         before = self.detection
-        after = await anyio.to_thread.run_sync(self._dialler.detect)
         if after.state != before.state:
             self.detection = after
             self._tell()
