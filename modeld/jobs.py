@@ -114,9 +114,11 @@ class Jobs:
         loading = state.load is not None
         entry = self._slot.loads.entry_in_use()
         files: Sequence[str] = entry.parts if entry is not None else ()
+        target = state.active or (state.load.target if state.load is not None else None)
+        adapters = target.adapters if target is not None else ()
         current = self._slot.desk.current
         holder = current.ticket.client_name if current is not None else "modeld"
-        return set(files), ("loading" if loading else state.name.lower(), holder)
+        return {*files, *adapters}, ("loading" if loading else state.name.lower(), holder)
 
     def close(self) -> None:
         """Let running transfers end at their next chunk; what they fetched so far is kept for resuming."""

@@ -20,6 +20,8 @@ def main(options: argparse.Namespace) -> int:
     except ModelSwitchRequired as error:
         progress.end()
         sys.stderr.write(f"modeld: {consequence(error.active, error.requested)}\n")
+        if error.in_use_by:
+            sys.stderr.write(f"modeld: {error.active} is in use by {', '.join(error.in_use_by)}\n")
         sys.stderr.write(f"modeld: run `modeld load {options.model} --switch` to do it\n")
         return codes.REFUSED
     finally:

@@ -210,14 +210,12 @@ class Desk:
             return None if work.allow_load else ModelNotActive(requested=ticket.model)
         if fits(resident, ticket.wanted):
             return None
-        if not work.allow_switch:
-            return ModelSwitchRequired(active=resident.name, requested=ticket.model, in_use_by=[])
-        if work.consent or state.active is None:
+        users: list[str] = []
+        if state.active is not None:
+            users = self.uses.in_use_by(ticket.client, self._slot.now(), self.queue, state.active)
+        if work.allow_switch and (work.consent or not users):
             return None
-        users = self.uses.in_use_by(ticket.client, self._slot.now(), self.queue, state.active)
-        if not users:
-            return None
-        return ModelSwitchRequired(active=state.active.name, requested=ticket.model, in_use_by=users)
+        return ModelSwitchRequired(active=resident.name, requested=ticket.model, in_use_by=users)
 
     # --- granting ------------------------------------------------------------------------------
 

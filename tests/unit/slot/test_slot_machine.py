@@ -11,7 +11,7 @@ import pytest
 from modeld.slot import effects as fx
 from modeld.slot import events as ev
 from modeld.slot.machine import IGNORED, TABLE, IllegalEvent, Machine, due, transition
-from modeld.slot.state import NAMES, LoadJob, Name, Operation, SlotState, covers, validate
+from modeld.slot.state import NAMES, LoadJob, Name, Operation, SlotState, validate
 from shared.errors import ModelBusy, ModeldError, ModelNotActive, ModelSwitchRequired, NotOwner
 from shared.settings import Settings
 from unit_slot_identities import asked, resolved
@@ -188,18 +188,6 @@ def test_another_identity_needs_explicit_switch_intent(slot: Driver) -> None:
         slot.feed(ev.LoadAsked(target=asked("b"), caller=2))
     assert (caught.value.active, caught.value.requested) == ("a", "b")
     assert slot.named() == "Ready"
-
-
-@pytest.mark.parametrize("field", [{"num_ctx": 8192}, {"min_ctx": 8192}, {"kv_type": "q8_0"}, {"adapters": ("x",)}])
-def test_the_same_file_with_another_config_is_another_identity(slot: Driver, field: dict[str, Any]) -> None:
-    slot.load("a")
-    with pytest.raises(ModelSwitchRequired):
-        slot.feed(ev.LoadAsked(target=asked("a", **field), caller=2))
-
-
-def test_a_smaller_least_context_is_served(slot: Driver) -> None:
-    slot.load("a")
-    assert slot.feed(ev.LoadAsked(target=asked("a", min_ctx=1024), caller=2)) == []
 
 
 def test_one_active_model_slot(slot: Driver) -> None:
@@ -453,31 +441,3 @@ def test_shutdown_closes_politely_and_refuses_the_rest(slot: Driver) -> None:
     assert fx.CloseWorker(worker=1, kill=False) in effects
     with pytest.raises(ModeldError):
         slot.feed(ev.LoadAsked(target=asked(), caller=1))
-
-
-# --- sharing a load ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("target", "wanted", "shared"),
-    [
-        ({}, {}, True),
-        ({"num_ctx": 8192}, {}, True),
-        ({}, {"num_ctx": 8192}, False),
-        ({"num_ctx": 8192}, {"min_ctx": 4096}, True),
-        ({"num_ctx": 8192}, {"min_ctx": 16384}, False),
-        ({"min_ctx": 8192}, {"min_ctx": 4096}, True),
-        ({}, {"min_ctx": 4096}, False),
-        ({}, {"kv_type": "q8_0"}, False),
-        ({"kv_type": "q8_0"}, {"kv_type": "q8_0"}, True),
-        ({"adapters": ("x",)}, {}, False),
-    ],
-)
-def test_a_load_is_shared_only_where_it_is_sure_to_serve(
-    target: dict[str, Any], wanted: dict[str, Any], shared: bool
-) -> None:
-    assert covers(asked(**target), asked(**wanted)) is shared
-
-
-def test_a_resolved_context_as_a_request_is_another_identity_only_by_what_it_says() -> None:
-    assert covers(asked(), msgspec.structs.replace(asked(), name="b")) is False
