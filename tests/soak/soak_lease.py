@@ -2,7 +2,8 @@
 
     python tests/soak/soak_lease.py [--processes 50] [--rounds 200] [--out docs/soak/lease.md]
 
-A round: all contend at once, exactly one may own; it is killed (every tenth round frozen, and woken after
+First a few instances alone, for the times of a takeover: an owner that is killed, and one that is frozen. Then the
+rounds: all contend at once, exactly one may own; it is killed (every tenth round frozen, and woken after
 its successor began), and one successor must follow. Ends with 1 on the first thing that is not so.
 """
 
@@ -22,12 +23,16 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from lease_model import Bounds, Model, explore
 from lease_processes import Instance
-from shared.lease import reader
+from modeld.owner.standby import LOOKS_PER_TTL
+from shared.lease import policy, reader
 from shared.paths import DataRoot
 from spread import spread
 
 TTL = 1.0
 FREEZE_EVERY = 10
+#: A frozen owner is followed within this, counted from its last sign: ttl + margin, and one look to see that sign.
+BOUND = policy.patience(TTL) + TTL / LOOKS_PER_TTL
+FEW = 3
 MODELS = {
     "2 contenders, 3 epochs, a crash, 2 renewals": Bounds(processes=2, epochs=3, renewals=2),
     "3 contenders, 2 epochs, a crash": Bounds(processes=3, epochs=2, whole_looks=True),
@@ -92,8 +97,22 @@ class Arena:
             new.ready()
 
 
-def one_round(arena: Arena, counts: Counts) -> None:
-    freeze = counts.rounds % FREEZE_EVERY == FREEZE_EVERY - 1
+def few(folder: Path, rounds: int) -> Counts:
+    """Takeovers with nobody else on the machine, every second one of a frozen owner."""
+    counts = Counts()
+    root = DataRoot(folder / "few")
+    root.path.mkdir(mode=0o700)
+    arena = Arena(root, FEW)
+    try:
+        while counts.rounds < rounds:
+            one_round(arena, counts, freeze=counts.rounds % 2 == 1)
+    finally:
+        for instance in arena.instances:
+            instance.end()
+    return counts
+
+
+def one_round(arena: Arena, counts: Counts, *, freeze: bool) -> None:
     owner, took = arena.contend()
     counts.acquired.append(took)
     for instance in arena.instances:  # everybody has seen who owns, or there would be no standby
@@ -115,7 +134,7 @@ def one_round(arena: Arena, counts: Counts) -> None:
     counts.rounds += 1
 
 
-def table(counts: Counts, processes: int, models: list[tuple[str, int, float]], seconds: float) -> str:
+def table(counts: Counts, alone: Counts, processes: int, models: list[tuple[str, int, float]], seconds: float) -> str:
     """The result page."""
     lines = [
         "# Soak: the owner lease",
@@ -128,15 +147,23 @@ def table(counts: Counts, processes: int, models: list[tuple[str, int, float]], 
         "",
         "| what | result |",
         "| --- | --- |",
+        f"| {FEW} processes: owner killed -> successor owns (s), {len(alone.killed)} times | {spread(alone.killed)} |",
+        f"| {FEW} processes: owner frozen -> successor owns (s), {len(alone.frozen)} times | {spread(alone.frozen)} |",
+        f"| of these within ttl + margin + one look ({BOUND:.2f} s) | {within(alone.frozen)} |",
         f"| processes contending at once, rounds | {processes}, {counts.rounds} |",
         f"| owners in each round | 1 ({counts.rounds} of {counts.rounds} rounds) |",
         f"| who may act after a takeover | 1 ({counts.rounds} of {counts.rounds} rounds) |",
         f"| asking until owning, with everybody asking (s) | {spread(counts.acquired)} |",
         f"| owner killed -> successor owns (s), {len(counts.killed)} times | {spread(counts.killed)} |",
         f"| owner frozen -> successor owns (s), {len(counts.frozen)} times | {spread(counts.frozen)} |",
+        f"| of these within ttl + margin + one look ({BOUND:.2f} s) | {within(counts.frozen)} |",
     ]
     lines += [f"| model: {name} | {states:,} states, no two owners ({took:.0f} s) |" for name, states, took in models]
     return "\n".join(lines) + "\n"
+
+
+def within(seconds: list[float]) -> str:
+    return f"{sum(one <= BOUND for one in seconds)} of {len(seconds)}"
 
 
 def check_models() -> list[tuple[str, int, float]]:
@@ -161,12 +188,18 @@ def main() -> int:
     began, counts = time.monotonic(), Counts()
     models = [] if arguments.no_model else check_models()
     with tempfile.TemporaryDirectory(prefix="md-") as folder:
+        try:
+            alone = few(Path(folder), 20)
+        except Failed as failed:
+            print(f"FAILED among {FEW}: {failed}")
+            return 1
+        print(f"{FEW} processes: killed {spread(alone.killed)}; frozen {spread(alone.frozen)}", flush=True)
         root = DataRoot(Path(folder) / "data")
         root.path.mkdir(mode=0o700)
         arena = Arena(root, arguments.processes)
         try:
             while counts.rounds < arguments.rounds:
-                one_round(arena, counts)
+                one_round(arena, counts, freeze=counts.rounds % FREEZE_EVERY == FREEZE_EVERY - 1)
                 if counts.rounds % 10 == 0:
                     print(f"round {counts.rounds}: killed {spread(counts.killed)}", flush=True)
         except Failed as failed:
@@ -176,8 +209,10 @@ def main() -> int:
             for instance in arena.instances:
                 instance.end()
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(table(counts, arguments.processes, models, time.monotonic() - began), encoding="utf-8")
-    print(arguments.out.read_text(encoding="utf-8"))
+    arguments.out.write_text(
+        table(counts, alone, arguments.processes, models, time.monotonic() - began), encoding="utf-8"
+    )
+    print(text)
     return 0
 
 
