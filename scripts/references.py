@@ -1,4 +1,4 @@
-"""Writes docs/errors.md and docs/settings.md from the tables in shared/ (`make docs`).
+"""Writes docs/errors.md, docs/settings.md and docs/lsp.md from the tables in the code (`make docs`).
 
 A test compares the files with what this would write.
 """
@@ -8,9 +8,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from shared import errors, settings
+import msgspec
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from acp_bridge.lsp import wire  # noqa: E402 - after the path
+from shared import errors, settings  # noqa: E402 - after the path
+
+DOCS = ROOT / "docs"
 NOTE = "Written by `make docs` from `{source}`; a test keeps both in step.\n"
 
 
@@ -60,7 +66,62 @@ def settings_page() -> str:
     return "\n".join(lines)
 
 
-PAGES = {"errors.md": errors_page, "settings.md": settings_page}
+LSP = """\
+`acp-bridge lsp` serves an editor that speaks the Language Server Protocol, on standard input and output. One process
+belongs to one window. It is what the VS Code extension in `editors/vscode` starts; any LSP client can.
+
+## What it answers of LSP
+
+- `initialize`: answered before anything else is imported. `capabilities.experimental.modeld` holds the version of this
+  page (`wire`), the version of the bridge and the methods below. `initializationOptions`: see `Options`.
+- `textDocument/inlineCompletion`: ghost text by the resident model's own fill-in-the-middle tokens. Always with a
+  range. The newest request ends the older one, in the daemon too. Silent while there is no such model, while a turn
+  runs and while modeld is away; it never loads a model.
+- `textDocument/codeAction`: commands for the editor's side (`modeld.fix`, `modeld.explain`, `modeld.document`,
+  `modeld.tests`), each with one `ActionTarget`.
+- Work-done progress for requests that carry a `workDoneToken`; `window/workDoneProgress/cancel` and `$/cancelRequest`
+  reach the daemon at once. `modeld/cancel` lets a request end in order instead, with its counts.
+- Params that cannot be read are answered with -32602 and the place of the value; nothing of a message is ever logged.
+
+The process ends when its input ends, at `exit`, at a signal, and when the process that `initialize` names as the editor
+has ended.
+
+## Methods of its own
+
+"""
+
+
+def lsp_page() -> str:
+    """The methods and values of the LSP face."""
+    lines = ["# The LSP face", "", NOTE.format(source="acp_bridge/lsp/wire.py"), LSP.rstrip("\n"), ""]
+    lines += ["| method | sent by | params | answer | what it is |", "| --- | --- | --- | --- | --- |"]
+    for method in wire.METHODS:
+        answer = f"`{method.result.__name__}`" if method.result is not None else "none"
+        params = f"`{method.params.__name__}`"
+        lines.append(f"| `{method.name}` | {method.sender} | {params} | {answer} | {_cell(method.summary)} |")
+    lines += [
+        "",
+        "A request that carries a `partialResultToken` streams `TurnEvent`s as `$/progress`. Errors carry the",
+    ]
+    lines += ["kinds of [the error table](errors.md) in `data.kind`.", "", "## Values", ""]
+    lines += ["Field names are camelCase on the wire. Optional fields, of what the editor sends, are marked `?`.", ""]
+    for cls in _values():
+        lines += [f"### {cls.__name__}", "", _sentence(cls.__doc__ or ""), ""]
+        fields = msgspec.structs.fields(cls)
+        marks = [f"`{one.encode_name}{'' if one.required or issubclass(cls, wire.Told) else '?'}`" for one in fields]
+        if cls.__struct_config__.tag is not None:
+            marks.insert(0, f"`type: {cls.__struct_config__.tag}`")
+        lines += [", ".join(marks) if marks else "no fields", ""]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _values() -> list[type[msgspec.Struct]]:
+    bases = (wire.Asked, wire.Told)
+    own = [kind for kind in vars(wire).values() if isinstance(kind, type) and kind.__module__ == wire.__name__]
+    return [kind for kind in own if issubclass(kind, bases) and kind not in bases]
+
+
+PAGES = {"errors.md": errors_page, "settings.md": settings_page, "lsp.md": lsp_page}
 
 
 def _cell(text: str) -> str:

@@ -31,6 +31,12 @@ class World:
         work.mkdir(exist_ok=True)
         return Editor({**self.environ, **environ}, work)
 
+    def window_of(self, command: list[str], **environ: str) -> Editor:
+        """A window whose bridge is started by another command."""
+        work = self.folder / "work"
+        work.mkdir(exist_ok=True)
+        return Editor({**self.environ, **environ}, work, command)
+
     def scripted(self, *models: str, replies: Any = (), **script: Any) -> Modeld:
         """A real modeld whose engine says what the script says, with tiny real models."""
         write_models(self.root, *(models or ("alpha", "beta")))

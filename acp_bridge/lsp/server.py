@@ -137,7 +137,10 @@ class LspServer:
         # pygls marks the functions it is given, which a bound method does not allow
         @feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())
         async def complete(params: types.InlineCompletionParams) -> types.InlineCompletionList:
-            document = self._pygls.workspace.get_text_document(params.text_document.uri)
+            # only what the editor has open: pygls would read anything else from disk, and block
+            document = self._pygls.workspace.text_documents.get(params.text_document.uri)
+            if document is None:
+                return types.InlineCompletionList(items=[])
             return await inline_completion.complete(self.window, document, params)
 
         @feature(types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions(code_action_kinds=list(code_action.KINDS)))

@@ -13,7 +13,7 @@ from acp_bridge.lsp.progress import stage_text, turn_event
 from acp_bridge.lsp.rows import Seen, library_models, picker_models, shown
 from acp_bridge.lsp.state import service_status, settled, slot_progress
 from acp_bridge.picker import RemoteModel
-from shared.catalog.fit import Fit
+from shared.catalog.fit import Fit, Verdict
 from shared.errors import UnsupportedFeature
 from shared.protocol import api
 from shared.settings import Settings
@@ -40,11 +40,11 @@ def status(**more: object) -> api.Status:
     return api.Status(**{**base, **more})  # type: ignore[arg-type]
 
 
-def fit(context: int, verdict: str = "fits") -> Fit:
+def fit(context: int, verdict: Verdict = "fits") -> Fit:
     return Fit(
         verdict=verdict, num_ctx=context, weights_bytes=1, kv_bytes=1, compute_bytes=1, required_bytes=3,
         free_bytes=GIB, reserve_bytes=0,
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
 
 
 # --- rows --------------------------------------------------------------------------------------
@@ -57,7 +57,8 @@ def test_groups_states_and_windows() -> None:
     remote = RemoteModel(id="cloud/big", name="big", provider="cloud", context=32768)
     seen = Seen(
         advertised=[*rows, vectors], library=[*rows, other, vectors], remotes=[remote],
-        status=status(active=active("a")), active="a", fits={"a": fit(8192), "b": fit(2048, "fits_smaller")}, speeds={"a": 12.5},
+        status=status(active=active("a")), active="a", speeds={"a": 12.5},
+        fits={"a": fit(8192), "b": fit(2048, "fits_smaller")},
     )  # fmt: skip
     models = {model.id: model for model in picker_models(seen, "", "")}
     assert {name: model.group for name, model in models.items()} == {
@@ -250,7 +251,7 @@ def test_nothing_is_forecast_of_what_is_not_known() -> None:
 
 
 def test_every_event_of_a_turn_has_its_partial_result() -> None:
-    events = [
+    events: list[api.Event] = [
         api.Queued(position=1), api.Loading(fraction=0.5, model="a"), api.Prefix(reused=1, total=2),
         api.Prefill(done=1, total=2), api.Thinking(), api.Generating(), api.TextDelta(text="a"),
         api.ReasoningDelta(text="b"), api.ToolCallDelta(index=0, id="c", name="n", arguments="{"),
