@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import anyio
 
 from modeld.engine.messages import Done, Embed, Fill, Job, TrimParked, Turn, Warm
+from modeld.logline import fields_line, turn_line
 from modeld.slot import events as ev
 from modeld.slot.request import bounded
 from modeld.slot.work import Stopped, Work
@@ -206,6 +207,7 @@ async def turn(slot: Slot, work: Work, entry: ModelEntry, params: api.TurnParams
         raise
     except ModeldError as error:
         how = error.kind
+        slot.log(fields_line("turn", client=work.ticket.client_name, model=work.ticket.model, finish=how))
         if work.stopped.is_set() and work.reason is None and isinstance(error, EngineFailed):
             how = "cancelled"
             raise Stopped from error  # killed because it did not stop: to its caller it is stopped
@@ -217,6 +219,7 @@ async def turn(slot: Slot, work: Work, entry: ModelEntry, params: api.TurnParams
         crash_point("turn.ended")
     result = turn_result(slot, work, operation, done)
     slot.last_turn = result
+    slot.log(turn_line(work.ticket.client_name, result))
     if work.reason is not None:
         raise work.reason
     return result

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 
 from modeld.engine.messages import Decode, Done, EndSteps, EnsurePrefix, Job, PrefillSuffix
+from modeld.logline import turn_line
 from modeld.slot.operations import OnWorker, Operation, turn_result
 from modeld.slot.request import bounded
 from modeld.slot.work import Stopped, Work
@@ -240,6 +241,7 @@ class HeldTurn:
             await self.ended.wait()  # only then is it known whether the session is still good
         result = turn_result(self._slot, work, operation, done)
         self._slot.last_turn = result
+        self._slot.log(turn_line(work.ticket.client_name, result))
         return result
 
     async def _do(self, name: StepName, make: Callable[[int], Job], emit: Emit) -> Done:
