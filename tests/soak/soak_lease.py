@@ -209,9 +209,8 @@ def main() -> int:
             for instance in arena.instances:
                 instance.end()
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(
-        table(counts, alone, arguments.processes, models, time.monotonic() - began), encoding="utf-8"
-    )
+    text = table(counts, alone, arguments.processes, models, time.monotonic() - began)
+    arguments.out.write_text(text, encoding="utf-8")
     print(text)
     return 0
 
