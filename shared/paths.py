@@ -23,6 +23,7 @@ class DataRoot:
         self.models = path / "models"
         self.logs = path / "logs"
         self.cache = path / "cache"
+        self.parked = path / "parked"
 
     def __repr__(self) -> str:
         return f"DataRoot({str(self.path)!r})"

@@ -58,6 +58,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     memory_reserve_cap: float = 0.25
     least_context: int = 4096
     parked_fraction: float = 0.25
+    parked_disk_bytes: int = 0
     message_limit: int = 64 * MIB
     stalled_bytes: int = 4 * MIB
     stalled_seconds: float = 10.0
@@ -119,6 +120,7 @@ REASONS: dict[str, str] = {
     "memory_reserve_cap": "the reserve is never more than this part of the device",
     "least_context": "smallest context that `auto` settles for, in tokens",
     "parked_fraction": "part of free memory at load that parked conversations may use",
+    "parked_disk_bytes": "disk that conversations may use to stay warm through a switch or restart; 0 keeps none",
     "message_limit": "largest JSON-RPC message",
     "stalled_bytes": "unsent bytes after which a client counts as stalled",
     "stalled_seconds": "time without drain after which a client counts as stalled",

@@ -22,6 +22,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from modeld.engine.shelf import Shelf
 from modeld.output.callgrammar import Opened, ToolGrammar
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
 from shared.protocol.api import Sampling
@@ -247,6 +248,20 @@ class Engine(Protocol):
 
     def trim_parked(self, limit: int) -> int:
         """Drop parked conversations, least recently used first, down to `limit` bytes; bytes freed."""
+        ...
+
+    def attach(self, shelf: Shelf) -> int:
+        """Conversations kept on disk under this identity count as parked from now on; how many there are.
+
+        Called once, after the load; 0 without the capability `snapshot`.
+        """
+        ...
+
+    def shelve(self, until: Callable[[], bool]) -> int:
+        """Write what is warm to the shelf that was attached, until all is or `until` says so; conversations written.
+
+        Called when nothing runs and nothing else will follow. Raises OSError.
+        """
         ...
 
     def measure(self) -> Account:

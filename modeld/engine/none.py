@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
 from modeld.engine.backends import unavailable
@@ -16,6 +16,7 @@ from modeld.engine.contract import (
     Purpose,
     SpecialTokens,
 )
+from modeld.engine.shelf import Shelf
 from modeld.output.callgrammar import Opened
 from shared.catalog.identity import RequestedIdentity
 
@@ -94,6 +95,16 @@ class NoEngine:
     def trim_parked(self, limit: int) -> int:
         """Nothing is parked."""
         del limit
+        return 0
+
+    def attach(self, shelf: Shelf) -> int:
+        """Nothing is kept."""
+        del shelf
+        return 0
+
+    def shelve(self, until: Callable[[], bool]) -> int:
+        """Nothing is kept."""
+        del until
         return 0
 
     def measure(self) -> Account:

@@ -28,12 +28,17 @@ from modeld.engine.messages import (
     Warm,
 )
 from modeld.engine.sampling import describe_capabilities
+from modeld.engine.shelf import Shelf
 from modeld.engine.steps import StepRunner
 from modeld.engine.turn import TurnRunner
+from shared.catalog.identity import ResolvedIdentity
 from shared.errors import EngineFailed, ModelLoadFailed, UnsupportedFeature
+from shared.paths import data_root
 from shared.protocol.api import Event, Usage
 
 _PROGRESS_STEP = 0.01
+#: How long a closing worker may begin to write further conversations.
+SHELVE_SECONDS = 5.0
 Emit = Callable[[FromWorker], None]
 
 
@@ -49,6 +54,8 @@ class Resident:
         self._runner: TurnRunner | None = None
         self._steps: StepRunner | None = None
         self._told = -1.0
+        #: Whether what is warm is to be written before the process ends.
+        self.keeps = False
 
     def load(self, emit: Emit) -> Loaded:
         """Raises ModelLoadFailed with its stage; a cancel is one whose reason is `cancelled`."""
@@ -83,6 +90,7 @@ class Resident:
         self._runner = TurnRunner(self._engine, chat, loaded, self._activity)
         self._steps = StepRunner(self._engine, self._runner, self._activity, chat.special.end)
         self._chat = chat
+        warnings += self._attach(loaded, identity)
         self._embedding_only = loaded.capabilities.embedding_only
         return Loaded(
             turn=job.turn,
@@ -92,6 +100,25 @@ class Resident:
             seconds=time.perf_counter() - began,
             warnings=[*loaded.warnings, *warnings],
         )
+
+    def _attach(self, loaded: LoadedModel, identity: ResolvedIdentity) -> list[str]:
+        """Conversations that an earlier process kept on disk, if that is wanted; a warning where it cannot be."""
+        job = self._job
+        if job.shelf_bytes <= 0 or job.vocabulary_only or not loaded.capabilities.snapshot:
+            return []
+        try:
+            self._engine.attach(Shelf(data_root().parked, identity, job.shelf_bytes))
+        except OSError as error:
+            return [f"conversations are not kept on disk: {error.strerror or error}"]
+        self.keeps = True
+        return []
+
+    def shelve(self) -> int:
+        """Write what is warm, for `SHELVE_SECONDS` at most; conversations written. Raises OSError."""
+        if not self.keeps or not self._engine.valid():
+            return 0
+        until = time.monotonic() + SHELVE_SECONDS
+        return self._engine.shelve(lambda: time.monotonic() > until)
 
     def serve(self, job: Job, emit: Emit) -> FromWorker:
         """One job to its final message. Raises the errors of `shared.errors`."""

@@ -12,7 +12,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -32,6 +32,7 @@ from modeld.engine.contract import (
 )
 from modeld.engine.footprint import resident_bytes
 from modeld.engine.llama.lanes import common_prefix
+from modeld.engine.shelf import Shelf
 from modeld.output.callgrammar import Opened
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
 from shared.errors import EngineFailed, ModelLoadFailed, UnsupportedFeature
@@ -276,6 +277,16 @@ class ScriptedEngine:
     def trim_parked(self, limit: int) -> int:
         """Nothing is parked."""
         del limit
+        return 0
+
+    def attach(self, shelf: Shelf) -> int:
+        """A script keeps nothing."""
+        del shelf
+        return 0
+
+    def shelve(self, until: Callable[[], bool]) -> int:
+        """A script keeps nothing."""
+        del until
         return 0
 
     def measure(self) -> Account:

@@ -18,6 +18,7 @@ import time
 import traceback
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import NoReturn
 
 from modeld.engine import exits
 from modeld.engine.backends import make_engine
@@ -64,7 +65,7 @@ class Worker:
         self._backend = backend
         self._engine: Engine | None = None
         self._resident: Resident | None = None
-        self._jobs: SimpleQueue[Load | Job] = SimpleQueue()
+        self._jobs: SimpleQueue[Load | Job | Close] = SimpleQueue()
         self._counts: SimpleQueue[Count | AskDevices] = SimpleQueue()
         self._outbox: SimpleQueue[bytes] = SimpleQueue()
 
@@ -84,7 +85,20 @@ class Worker:
         self._start(self._count_all)
         engine = self._import()
         while True:
-            self._serve(engine, self._jobs.get())
+            job = self._jobs.get()
+            if isinstance(job, Close):
+                self._leave_in_order()
+            else:
+                self._serve(engine, job)
+
+    def _leave_in_order(self) -> NoReturn:
+        """Keep what is warm, then end. A fault here costs warm conversations and nothing else."""
+        try:
+            if self._resident is not None:
+                self._resident.shelve()
+        except Exception as error:
+            _log_fault(error)
+        _leave(exits.CLOSED)
 
     @staticmethod
     def _start(target: Callable[[], None]) -> None:
@@ -161,7 +175,10 @@ class Worker:
             case Count() | AskDevices():
                 self._counts.put(message)
             case Close():
-                _leave(exits.CLOSED)
+                resident = self._resident
+                if resident is None or not resident.keeps or self._activity.running is not None:
+                    _leave(exits.CLOSED)
+                self._jobs.put(message)  # what is warm is written by the thread that may touch it
             case _:
                 self._jobs.put(message)
 
@@ -215,7 +232,7 @@ def _log_fault(error: BaseException) -> None:
     sys.stderr.flush()
 
 
-def _leave(code: int) -> None:
+def _leave(code: int) -> NoReturn:
     """End at once: the system frees everything, and no native destructor can hang."""
     os._exit(code)
 

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from modeld.output.format import OutputFormat, ToolStyle
+from modeld.output.format import OutputFormat
+from shared.catalog.sniff import ToolStyle
 
 #: White space that may stand between two parts: a bound, so that a small model cannot write it for ever.
 GAP = 20

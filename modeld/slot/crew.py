@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 StartWorker = Callable[[], Awaitable["WorkerHost"]]
 #: How long a worker that was asked to close may take before it is killed. Its memory is wanted.
 CLOSE_SECONDS = 2.0
+#: The same where it first writes warm conversations to disk.
+KEEPING_SECONDS = 10.0
 
 
 class Crew:
@@ -89,12 +91,15 @@ class Crew:
                 resume(host)
             while not host.exited.is_set():
                 try:
-                    await host.close(0 if kill else CLOSE_SECONDS)
+                    await host.close(0 if kill else self._close_seconds())
                 except EngineFailed:
                     # A process stuck in a driver: nothing may be loaded beside it, so keep at it.
                     await anyio.sleep(CLOSE_SECONDS)
             crash_point("unload.closed")
         self._gone(worker, host.exit_reason)
+
+    def _close_seconds(self) -> float:
+        return KEEPING_SECONDS if self._settings.parked_disk_bytes > 0 else CLOSE_SECONDS
 
     def note_exit(self, worker: int) -> None:
         """Somebody saw the process end: tell it now, before anything else is concluded from it."""

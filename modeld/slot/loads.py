@@ -225,6 +225,7 @@ class Loads:
             threads=slot.settings.threads,
             parked_bytes=self._parked_bytes(plan),
             template_deadline=slot.settings.template_deadline,
+            shelf_bytes=slot.settings.parked_disk_bytes,
         )
         lease.pin(message.turn, slot.now())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from modeld.engine.contract import (
@@ -29,6 +29,7 @@ from modeld.engine.llama.model import FILL_TOKENS, ContextPlan, LoadedContext
 from modeld.engine.llama.sampler import Batch, SamplerChain
 from modeld.engine.llama.vocabulary import Vocabulary
 from modeld.engine.llama.warm import WarmStore
+from modeld.engine.shelf import Shelf
 from modeld.engine.there import there
 from modeld.output.callgrammar import Opened
 from shared.catalog.identity import AUTO, RequestedIdentity, ResolvedIdentity
@@ -288,6 +289,14 @@ class LlamaEngine:
     def trim_parked(self, limit: int) -> int:
         """As the contract says."""
         return self._warm_of().trim(limit)
+
+    def attach(self, shelf: Shelf) -> int:
+        """As the contract says."""
+        return self._warm_of().attach(shelf)
+
+    def shelve(self, until: Callable[[], bool]) -> int:
+        """As the contract says."""
+        return 0 if self._warm is None else self._warm.shelve(until)
 
     def measure(self) -> Account:
         """As the contract says."""

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from modeld.engine.shelf import Shelved
+
 #: A lane cut back by less than this many tokens is not worth a copy of what is lost.
 WORTH_PARKING = 64
 #: Prompts of one model begin alike (begin mark, role): less in common than this makes no lane the right one.
@@ -51,11 +53,15 @@ class Lane(msgspec.Struct, eq=False):
 
 
 class Parked(msgspec.Struct, eq=False):
-    """A conversation's memory in host RAM; `size` in bytes, checkpoints included."""
+    """A conversation's memory in host RAM; `size` in bytes, checkpoints included.
+
+    `shelved`: it lies in a file instead, whose content (`data`, checkpoints) is None until it is wanted.
+    """
 
     state: State
     data: Any
     size: int
+    shelved: Shelved | None = None
 
 
 class Choice(msgspec.Struct, frozen=True):

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import mmap
+import sys
+from collections.abc import Callable, Sequence
 
-from modeld.engine.llama.lanes import Lane, Parked, choose
+from modeld.engine.llama.lanes import WORTH_PARKING, Checkpoint, Lane, Parked, State, choose
 from modeld.engine.llama.memory import Memory
 from modeld.engine.llama.model import ContextPlan
+from modeld.engine.shelf import Shelf
 
 #: Tokens that idle lanes may keep in the KV memory. All that lies there is read by each decode step of
 #: any lane; a copy out and in costs milliseconds.
 IDLE_TOKENS = 256
+#: At the end of a process nothing else wants the memory of one copy after the other.
+UNBOUNDED = sys.maxsize
 
 
 class WarmStore:
@@ -25,6 +30,7 @@ class WarmStore:
         self._fill = Lane(plan.lanes) if plan.fill else None
         self._parked: list[Parked] = []
         self._clock = itertools.count(1)
+        self._shelf: Shelf | None = None
 
     @property
     def parked_bytes(self) -> int:
@@ -62,6 +68,8 @@ class WarmStore:
         for one in self._lanes:
             self.memory.note_floor(one)  # a window's cells are overwritten by other lanes' turns too
         choice = choose(self._lanes, self._parked, prompt, conversation)
+        while choice.restore is not None and not self._fetched(choice.restore):
+            choice = choose(self._lanes, self._parked, prompt, conversation)
         lane = choice.lane
         if choice.restore is not None:
             self._parked.remove(choice.restore)  # it must not be dropped for what is parked now
@@ -117,6 +125,63 @@ class WarmStore:
         for one in sorted(self._parked, key=lambda parked: parked.state.used):
             if held - freed <= limit:
                 break
+            if one.data is None:
+                continue  # on disk: it takes none of this memory
             self._parked.remove(one)
             freed += one.size
         return freed
+
+    # --- on disk -------------------------------------------------------------------------------
+
+    def attach(self, shelf: Shelf) -> int:
+        """What an earlier process kept for this identity counts as parked; how many conversations."""
+        self._shelf = shelf
+        found = shelf.look()
+        for one in reversed(found):
+            state = State(tokens=one.header.tokens, used=next(self._clock), floor=one.header.floor)
+            state.checkpoints = [Checkpoint(length, None, 0) for length in one.header.lengths]
+            self._parked.append(Parked(state, None, 0, one))
+        return len(found)
+
+    def _fetched(self, parked: Parked) -> bool:
+        """Its content is in memory; else it is forgotten, and its file deleted."""
+        if parked.data is not None:
+            return True
+        if self._shelf is not None and parked.shelved is not None:
+            parts = self._shelf.read(parked.shelved)
+            if parts is not None:
+                parked.data = parts[0]
+                for checkpoint, part in zip(parked.state.checkpoints, parts[1:], strict=True):
+                    checkpoint.data, checkpoint.size = part, len(part)
+                parked.size = sum(map(len, parts))
+                return True
+        self._parked.remove(parked)
+        return False
+
+    def shelve(self, until: Callable[[], bool]) -> int:
+        """Write what is warm to disk, the latest used first, until there is no more or `until` says so; how many.
+
+        A file whose conversation has gone on since is replaced. Raises OSError.
+        """
+        if self._shelf is None:
+            return 0
+        held = [one for one in self._parked if one.data is not None]
+        lanes = [lane for lane in self._lanes if len(lane.state.tokens) >= WORTH_PARKING]
+        held += [copied for copied in (self.memory.copy(lane, UNBOUNDED) for lane in lanes) if copied is not None]
+        written = 0
+        for one in sorted(held, key=lambda parked: -parked.state.used):
+            if until():
+                break
+            written += self._shelve_one(self._shelf, one.state, one.data)
+        return written
+
+    def _shelve_one(self, shelf: Shelf, state: State, data: mmap.mmap) -> bool:
+        parts = [data, *(one.data for one in state.checkpoints)]
+        path = shelf.write(state.tokens, state.floor, parts, [one.length for one in state.checkpoints])
+        if path is None:
+            return False
+        for old in shelf.look():
+            size = len(old.header.tokens)
+            if old.path != path and old.header.tokens == state.tokens[:size]:
+                shelf.drop(old.path)
+        return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -28,6 +28,7 @@ from modeld.engine.openvino.pipeline import Pipeline, Plan
 from modeld.engine.openvino.planning import make_plan, refuse_unsupported
 from modeld.engine.openvino.readable import check_gguf
 from modeld.engine.openvino.vocabulary import Vocabulary
+from modeld.engine.shelf import Shelf
 from modeld.engine.there import there
 from modeld.output.callgrammar import Opened, any_arguments
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
@@ -238,6 +239,16 @@ class OpenVinoEngine:
     def trim_parked(self, limit: int) -> int:
         """Nothing is parked: warm conversations live in the pool that was planned at load."""
         del limit
+        return 0
+
+    def attach(self, shelf: Shelf) -> int:
+        """Not offered: the pool cannot be read out."""
+        del shelf
+        return 0
+
+    def shelve(self, until: Callable[[], bool]) -> int:
+        """Not offered: the pool cannot be read out."""
+        del until
         return 0
 
     def measure(self) -> Account:

@@ -17,8 +17,9 @@ from modeld.output.callgrammar import (
     may_follow,
     tool_grammar,
 )
-from modeld.output.format import OutputFormat, ToolStyle
+from modeld.output.format import OutputFormat
 from modeld.output.parser import OutputParser
+from shared.catalog.sniff import ToolStyle
 
 pytestmark = pytest.mark.unit
 READ = json.dumps({"name": "read", "arguments": ARGUMENTS})
@@ -67,7 +68,7 @@ def test_without_tools_there_is_nothing_to_hold() -> None:
 
 
 def test_odd_parameters_become_any_object() -> None:
-    odd = [
+    odd: list[dict[str, Any]] = [
         {"function": {"name": "a", "parameters": "text"}},
         {"function": {"name": "b", "parameters": {"type": "array"}}},
     ]
