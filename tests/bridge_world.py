@@ -30,12 +30,17 @@ class World:
         self.root.path.mkdir(mode=0o700)
         self.work = folder / "work"
         self.work.mkdir()
+        self.schema = node_modules() / "sdk-2.4/schema/v1/schema.json"
 
     def bridge(self, *command: str, group: bool = False, answer: Answerer = allow_once, **environ: str) -> Bridge:
         """A spawned bridge; `group` gives it a process group of its own, as editors do."""
         line = command or (sys.executable, "-m", "acp_bridge", "acp")
-        check = WireCheck(node_modules() / "sdk-2.4/schema/v1/schema.json")
+        check = WireCheck(self.schema)
         return Bridge(line, {**self.environ, **environ}, check, cwd=self.work, answer=answer, group=group)
+
+    def logs(self) -> str:
+        """A scripted daemon writes none."""
+        return ""
 
     def publish(self, daemon: FakeDaemon, token: str) -> Presence:
         """The presence record of a daemon that lives in the test's own process."""

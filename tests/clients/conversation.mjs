@@ -2,6 +2,7 @@
 // A client on the official TypeScript SDK from version 2 on. PLAN is a JSON list of steps; each step prints one
 // JSON line {step, result | error, updates, early}: `early` counts updates that came before the response.
 import { spawn } from "node:child_process";
+import { readFile, writeFile } from "node:fs/promises";
 import { pathToFileURL } from "node:url";
 import { Readable, Writable } from "node:stream";
 
@@ -25,16 +26,21 @@ const client = acp
   })
   .onRequest(acp.methods.client.session.requestPermission, ({ params }) => ({
     outcome: { outcome: "selected", optionId: params.options[0].optionId },
-  }));
+  }))
+  .onRequest(acp.methods.client.fs.readTextFile, async ({ params }) => ({ content: await readFile(params.path, "utf8") }))
+  .onRequest(acp.methods.client.fs.writeTextFile, async ({ params }) => {
+    await writeFile(params.path, params.content);
+    return {};
+  });
 
 const models = (result) =>
   result.configOptions.find((option) => option.category === "model").options.flatMap((o) => o.options ?? [o]);
 
 const actions = {
-  initialize: (c) =>
+  initialize: (c, step) =>
     c.request(acp.methods.agent.initialize, {
       protocolVersion: acp.PROTOCOL_VERSION,
-      clientCapabilities: {},
+      clientCapabilities: step.capabilities ?? {},
       clientInfo: { name: "official-typescript", version: "1" },
     }),
   new: async (c, step) => {
@@ -58,6 +64,15 @@ const actions = {
     const turn = actions.prompt(c, step);
     await until(() => updates.some((u) => u.kind === "agent_message_chunk"));
     await c.notify(acp.methods.agent.session.cancel, { sessionId: session });
+    return turn;
+  },
+  // any method, with the session's id filled in
+  ask: (c, step) => c.request(step.method, { ...(step.params ?? {}), ...(step.bare ? {} : { sessionId: session }) }),
+  abort: (c, step) => {
+    const stop = new AbortController();
+    const params = { sessionId: session, prompt: [{ type: "text", text: step.text }] };
+    const turn = c.request(acp.methods.agent.session.prompt, params, { cancellationSignal: stop.signal });
+    until(() => updates.some((u) => u.kind === "agent_message_chunk")).then(() => stop.abort());
     return turn;
   },
   list: (c) => c.request(acp.methods.agent.session.list, {}),

@@ -7,9 +7,9 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from clients.home import Home, command
+from clients.home import command
 from clients.npm import tool
 from clients.schema import WireCheck
 
@@ -17,12 +17,25 @@ HERE = Path(__file__).parent
 CLIENT_SECONDS = 240
 
 
-def tapped(home: Home, log: Path) -> list[str]:
+class Place(Protocol):
+    """Where a client runs: a home with a real modeld, or a world with a scripted one."""
+
+    folder: Path
+    work: Path
+    environ: dict[str, str]
+    schema: Path
+
+    def logs(self) -> str:
+        """For a test that failed."""
+        ...
+
+
+def tapped(home: Place, log: Path) -> list[str]:
     """The command a client spawns instead of the bridge: the bridge behind the wiretap."""
     return [sys.executable, str(HERE / "wiretap.py"), str(log), "--", command("acp-bridge"), "acp"]
 
 
-def judge(home: Home, log: Path) -> WireCheck:
+def judge(home: Place, log: Path) -> WireCheck:
     """Fails on any message the bridge sent that the schema or the order rules do not allow."""
     check = WireCheck(home.schema)
     check.feed_log(log)
@@ -31,7 +44,7 @@ def judge(home: Home, log: Path) -> WireCheck:
     return check
 
 
-def converse(home: Home, script: str, sdk: Path, plan: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def converse(home: Place, script: str, sdk: Path, plan: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """What each step of the plan brought in a JavaScript client, the agent's exit last."""
     log = home.folder / f"{sdk.name}.log"
     done = subprocess.run(

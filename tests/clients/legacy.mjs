@@ -2,6 +2,7 @@
 // A client on the official TypeScript SDK below version 2, as older editors carry it. Same plan and output as
 // conversation.mjs.
 import { spawn } from "node:child_process";
+import { readFile, writeFile } from "node:fs/promises";
 import { pathToFileURL } from "node:url";
 import { Readable, Writable } from "node:stream";
 
@@ -23,6 +24,13 @@ const handler = () => ({
   async requestPermission({ options }) {
     return { outcome: { outcome: "selected", optionId: options[0].optionId } };
   },
+  async readTextFile({ path }) {
+    return { content: await readFile(path, "utf8") };
+  },
+  async writeTextFile({ path, content }) {
+    await writeFile(path, content);
+    return {};
+  },
 });
 const stream = acp.ndJsonStream(Writable.toWeb(agent.stdin), Readable.toWeb(agent.stdout));
 const connection = new acp.ClientSideConnection(handler, stream);
@@ -31,7 +39,14 @@ const models = (result) =>
   result.configOptions.find((option) => option.category === "model").options.flatMap((o) => o.options ?? [o]);
 
 const actions = {
-  initialize: () => connection.initialize({ protocolVersion: acp.PROTOCOL_VERSION, clientCapabilities: {} }),
+  initialize: (step) =>
+    connection.initialize({ protocolVersion: acp.PROTOCOL_VERSION, clientCapabilities: step.capabilities ?? {} }),
+  // a method by the name this SDK has for it; what it has none for is not asked
+  ask: (step) => {
+    const name = [step.call, `unstable_${step.call}`].find((one) => typeof connection[one] === "function");
+    if (!name) return { absent: step.call };
+    return connection[name]({ ...(step.params ?? {}), ...(step.bare ? {} : { sessionId: session }) });
+  },
   new: async (step) => {
     chosen = await connection.newSession({ cwd: step.cwd, mcpServers: [] });
     session = chosen.sessionId;
