@@ -70,7 +70,7 @@ def _daemon_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     restart.add_argument("--drain", type=float, metavar="SECONDS", help="how long the running turn may still take")
     restart.add_argument("--backend", choices=("auto", "llama", "openvino", "none", "scripted"))
     status = add("status", "what modeld does now, and why", "status", reads=True)
-    status.add_argument("--watch", action="store_true", help="print each change until interrupted")
+    status.add_argument("--watch", action="store_true", help="a live view; when piped, each change as text")
     status.add_argument("--all", action="store_true", help="every instance, not only the one that counts")
     logs = add("logs", "the daemon's log: one line a turn, never a prompt", "logs", reads=True)
     logs.add_argument("-f", "--follow", action="store_true", help="go on as it grows")

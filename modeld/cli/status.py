@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 
 import anyio
@@ -10,7 +11,7 @@ import anyio.to_thread
 
 from modeld.cli import codes
 from modeld.cli.client import Connection, absent, targets
-from modeld.cli.context import Context, complete, print_json
+from modeld.cli.context import Context, print_json
 from modeld.cli.statustext import text
 from shared.errors import DaemonError
 from shared.lease.reader import survey
@@ -23,7 +24,11 @@ def main(options: argparse.Namespace) -> int:
     if options.all:
         return anyio.run(_all, context, options.json)
     if options.watch:
-        return context.with_daemon(lambda connection: _watch(connection, as_json=options.json))
+        from modeld.cli import watch
+
+        if sys.stdout.isatty() and not options.json:
+            return anyio.run(watch.picture, context)
+        return anyio.run(functools.partial(watch.plain, context, as_json=options.json))
     status = context.with_daemon(lambda connection: connection.call("status", api.Fenced(), api.Status))
     _show(status, as_json=options.json)
     return codes.OK
@@ -46,19 +51,6 @@ async def _all(context: Context, as_json: bool) -> int:
     else:
         print("\n\n".join(text(status) for status in statuses))
     return codes.OK if len(statuses) == len(living) else codes.NOT_RUNNING
-
-
-async def _watch(connection: Connection, *, as_json: bool) -> int:
-    status = await connection.call("status/watch", api.WatchParams(), api.Status)
-    while True:
-        if as_json:
-            import msgspec
-
-            print(msgspec.json.encode(complete(status)).decode("utf-8"), flush=True)
-        else:
-            clear = "\x1b[H\x1b[2J" if sys.stdout.isatty() else ""
-            print(clear + text(status), flush=True)
-        status = await connection.pushes()
 
 
 def _show(status: api.Status, *, as_json: bool) -> None:

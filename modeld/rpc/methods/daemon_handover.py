@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Value:
-    """The lease is released with `upgrade`, and this process ends. A turn may take `drain_s`, by default `queue_wait`."""
+    """The lease goes with `upgrade`, and this process ends. A turn may take `drain_s`, by default `queue_wait`."""
     params = call.params(api.ShutdownParams)
     patience = daemon.settings.queue_wait if params.drain_s is None else params.drain_s
     call.after_response(lambda: daemon.succession.end("upgrade", patience))
