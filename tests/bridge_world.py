@@ -32,11 +32,15 @@ class World:
         self.work.mkdir()
         self.schema = node_modules() / "sdk-2.4/schema/v1/schema.json"
 
-    def bridge(self, *command: str, group: bool = False, answer: Answerer = allow_once, **environ: str) -> Bridge:
+    def bridge(
+        self, *command: str, group: bool = False, text_ids: bool = False, answer: Answerer = allow_once, **environ: str
+    ) -> Bridge:
         """A spawned bridge; `group` gives it a process group of its own, as editors do."""
         line = command or (sys.executable, "-m", "acp_bridge", "acp")
         check = WireCheck(self.schema)
-        return Bridge(line, {**self.environ, **environ}, check, cwd=self.work, answer=answer, group=group)
+        return Bridge(
+            line, {**self.environ, **environ}, check, cwd=self.work, answer=answer, group=group, text_ids=text_ids
+        )
 
     def logs(self) -> str:
         """A scripted daemon writes none."""
@@ -61,11 +65,11 @@ class World:
 
 
 @asynccontextmanager
-async def scripted(world: World) -> AsyncIterator[FakeDaemon]:
-    """A daemon that the bridges of this world find by its records."""
+async def scripted(world: World, instance: str = "bbbbbbbb-1111") -> AsyncIterator[FakeDaemon]:
+    """A daemon that the bridges of this world find by its records; stopped in order at the end of the block."""
     folder = world.folder / "sock"
-    folder.mkdir(mode=0o700)
-    daemon = FakeDaemon(folder, "bbbbbbbb-1111")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    daemon = FakeDaemon(folder, instance)
     async with anyio.create_task_group() as group:
         group.start_soon(daemon.serve)
         presence = world.publish(daemon, "secret")

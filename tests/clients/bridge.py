@@ -104,6 +104,7 @@ class Bridge:
         cwd: Path,
         answer: Answerer = allow_once,
         group: bool = False,
+        text_ids: bool = False,
     ) -> None:
         self.check = check
         self.answer = answer
@@ -112,7 +113,8 @@ class Bridge:
         self.on_other: Callable[[JsonObject], None] | None = None
         self.stderr = cwd / f"bridge-{time.monotonic_ns()}.stderr"
         self._lock = threading.Lock()
-        self._waiting: dict[int, Pending] = {}
+        self._waiting: dict[int | str, Pending] = {}
+        self._text_ids = text_ids
         self._next = 0
         self._reading = threading.Event()
         self._reading.set()
@@ -206,7 +208,7 @@ class Bridge:
         """Send a request and do not wait."""
         pending = Pending(method, str(params.get("sessionId", "")))
         with self._lock:
-            number = self._next
+            number: int | str = str(self._next) if self._text_ids else self._next
             self._next += 1
             self._waiting[number] = pending
         self.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})

@@ -150,21 +150,23 @@ async def test_python_sdk(world: World, daemon: FakeDaemon) -> None:
         async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None:
             self.kinds.append(update.session_update)
 
-        async def request_permission(self, options: Any, session_id: str, tool_call: Any, **kwargs: Any) -> Any:
+        async def request_permission(self, session_id: str, tool_call: Any, options: Any, **kwargs: Any) -> Any:
             chosen = schema.AllowedOutcome(outcome="selected", option_id=options[0].option_id)
             return schema.RequestPermissionResponse(outcome=chosen)
 
-        async def read_text_file(self, path: str, session_id: str, **kwargs: Any) -> Any:
+        async def read_text_file(
+            self, session_id: str, path: str, line: int | None = None, limit: int | None = None, **kwargs: Any
+        ) -> Any:
             return schema.ReadTextFileResponse(content=await anyio.Path(path).read_text())
 
-        async def write_text_file(self, content: str, path: str, session_id: str, **kwargs: Any) -> Any:
+        async def write_text_file(self, session_id: str, path: str, content: str, **kwargs: Any) -> Any:
             await anyio.Path(path).write_text(content)
             return schema.WriteTextFileResponse()
 
     editor = Editor()  # type: ignore[abstract]
     log = world.folder / "python.log"
     program, *arguments = tapped(world, log)
-    where = {"cwd": str(world.work), "mcp_servers": []}
+    where: dict[str, Any] = {"cwd": str(world.work), "mcp_servers": []}
     async with acp.spawn_agent_process(editor, program, *arguments, env=world.environ) as (agent, process):
         fs = schema.FileSystemCapabilities(read_text_file=True, write_text_file=True)
         await agent.initialize(
