@@ -113,7 +113,7 @@ class Answers:
             with anyio.move_on_after(FIRST_LOOK_S):  # the first look at the library may not be done
                 await cancel.race(core.models.looked.wait)
         try:
-            return await resolve_healed(lambda: self._resolve(name), core.models.reconcile)
+            return await cancel.race(lambda: resolve_healed(lambda: self._resolve(name), core.models.reconcile))
         except ResolutionMiss:
             if core.daemon.connected:
                 raise

@@ -299,7 +299,9 @@ class Core(Choices):
         """What answers, and the tools it gets. Raises the typed errors of a resolution; never another model."""
         current = self.picker(live).current
         try:
-            found = await resolve_healed(lambda: self.resolve(live, current), self.models.reconcile)
+            found = await turn.cancel.race(
+                lambda: resolve_healed(lambda: self.resolve(live, current), self.models.reconcile)
+            )
         except ResolutionMiss:
             if self.daemon.connected:
                 raise

@@ -190,19 +190,23 @@ class Models:
         """The heal of a resolution miss: the records, the connection and the library looked at anew, once for all
         misses within the debounce. Scoped to the local backend; never raises.
         """
-        if self._healing is not None:
+        key = await self._daemon.records_key()
+        while self._healing is not None:
             await self._healing.wait()
+        if not self._heal.due(self._clock.awake(), key):
             return
-        if not self._heal.due(self._clock.awake(), self._daemon.lease_key):
-            return
-        self._healing = anyio.Event()
+        healing = self._healing = anyio.Event()
+        healed = False
         try:
             await self._daemon.reconnect()
-            await anyio.to_thread.run_sync(self._inventory.refresh, HEAL_LOOK_S)
+            await anyio.to_thread.run_sync(self._inventory.refresh, HEAL_LOOK_S, abandon_on_cancel=True)
             await self._look()
+            healed = True
         finally:
-            self._healing.set()
+            if not healed:
+                self._heal.forget()  # cancelled with its prompt: whoever waits for it does it instead
             self._healing = None
+            healing.set()
 
 
 def _call(loop: asyncio.AbstractEventLoop, work: Callable[[], None]) -> None:

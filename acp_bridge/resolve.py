@@ -52,6 +52,10 @@ class HealDebounce:
         self._last: float | None = None
         self._lease: object = None
 
+    def forget(self) -> None:
+        """The last one did not come to its end."""
+        self._last = None
+
     def due(self, now: float, lease: object) -> bool:
         """Whether a miss at `now` reconciles. `lease` names the state of the records."""
         if self._last is not None and now - self._last < self._window and lease == self._lease:

@@ -99,10 +99,9 @@ class Daemon:
         """The backend of the connected instance, "" while away."""
         return self._link.hello.backend if self._link is not None and self._link.hello is not None else ""
 
-    @property
-    def lease_key(self) -> object:
-        """Changes when the records do: what was concluded before may be wrong now."""
-        return self._key
+    async def records_key(self) -> object:
+        """Changes when the records do: what was concluded before may be wrong now. A few milliseconds."""
+        return await anyio.to_thread.run_sync(self._dialler.change_key)
 
     # --- life ----------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acp_bridge.daemon.client import Dialler
+from acp_bridge.daemon.departures import FILE_NAME, Departures
 from acp_bridge.daemon.locate import Detection, Target, detect
 from shared.endpoint.endpoint import connect
 from shared.endpoint.faults import EndpointBusy, EndpointError, EndpointForbidden, NobodyListens
@@ -22,13 +23,16 @@ if TYPE_CHECKING:
 
 
 class Records:
-    """Looks at one data root. Remembers when it saw an instance dead, since a death leaves no time in the files."""
+    """Looks at one data root. Remembers when an instance was first seen dead, by any bridge: a death leaves no time
+    in the records.
+    """
 
     def __init__(self, root: DataRoot, settings: Settings) -> None:
         self._root = root
         self._settings = settings
         self._me = identity.current()
         self._seen_dead: dict[str, float] = {}
+        self._departures = Departures(root.path / FILE_NAME)
         self._pulses = Pulses(root)
         self._installed: bool | None = None
 
@@ -39,8 +43,9 @@ class Records:
         dead = [view.instance for view in survey.instances if view.dead]
         if survey.last is not None and survey.last.dead:
             dead.append(survey.last.instance)
-        for instance in dead:
-            self._seen_dead.setdefault(instance, now)
+        if any(instance not in self._seen_dead for instance in dead):
+            for instance, age in self._departures.noted(dead, time.time()).items():
+                self._seen_dead.setdefault(instance, now - age)
         return survey
 
     def noticed(self) -> dict[str, float]:

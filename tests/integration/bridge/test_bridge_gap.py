@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import anyio
+import anyio.from_thread
 import msgspec
 import pytest
 
@@ -359,3 +361,36 @@ async def test_a_pick_that_is_recalled_late_still_answers(bench: Bench) -> None:
         await client.wait_for(
             lambda: any(s == session and "'currentValue': 'beta'" in str(u) for s, u in client.updates)
         )
+
+
+async def test_a_heal_that_was_cancelled_is_done_by_who_waits_for_it(bench: Bench) -> None:
+    bench.inventory.advertised = Advertised(reason="nothing yet")
+    entered, gate = anyio.Event(), threading.Event()
+    async with running(bench) as daemon, bridge(bench) as client:
+        await client.initialize()
+        first, second = await client.new(), await client.new()
+
+        def blocked() -> None:
+            anyio.from_thread.run_sync(entered.set)
+            gate.wait(5)
+
+        bench.inventory.on_refresh = blocked
+        async with anyio.create_task_group() as group:
+
+            async def cancelled() -> None:
+                assert (await client.prompt(first, "hi"))["stopReason"] == "cancelled"
+
+            async def served() -> None:
+                assert (await client.prompt(second, "hi"))["stopReason"] == "end_turn"
+
+            group.start_soon(cancelled)
+            await entered.wait()
+            group.start_soon(served)
+            await anyio.wait_all_tasks_blocked()
+            bench.inventory.on_refresh = lambda: setattr(
+                bench.inventory, "advertised", Advertised(rows=(row("alpha"),))
+            )
+            client.notify("session/cancel", {"sessionId": first})
+        gate.set()
+        assert bench.inventory.refreshed == 2
+        assert [turn.model for turn in daemon.turns] == ["alpha"]

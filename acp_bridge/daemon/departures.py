@@ -1,0 +1,50 @@
+"""When a killed modeld was first missed: noted by the first bridge that saw it, read by those born later.
+
+A process that is killed leaves no time in the records. Without the note each bridge would count the grace from its own
+first look, and one that is opened long afterwards would show models that nobody can serve. Advisory: a file that cannot
+be read or written only makes each bridge count for itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+import msgspec
+
+FILE_NAME = "bridge.gone"
+
+
+class Departures:
+    """Wall times by instance, in one file under the data root."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def noted(self, dead: Collection[str], wall: float) -> dict[str, float]:
+        """Seconds since each of these instances was first missed by anybody; those new to everybody are noted now.
+
+        A note from the future (the clock was set back) counts as none. Blocks shortly.
+        """
+        known = self._read()
+        kept = {instance: at for instance, at in known.items() if instance in dead and at <= wall}
+        for instance in dead:
+            kept.setdefault(instance, wall)
+        if kept != known:
+            self._write(kept)
+        return {instance: wall - at for instance, at in kept.items()}
+
+    def _read(self) -> dict[str, float]:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, float])
+        except (OSError, msgspec.DecodeError):
+            return {}
+
+    def _write(self, notes: dict[str, float]) -> None:
+        part = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        try:
+            part.write_bytes(msgspec.json.encode(notes))
+            part.replace(self._path)
+        except OSError:
+            return
