@@ -9,7 +9,7 @@ import anyio
 import msgspec
 
 from acp_bridge.daemon.locate import Target
-from shared.errors import DaemonUnreachable, ProtocolUnsupported
+from shared.errors import DaemonRestarting, DaemonUnreachable, ProtocolUnsupported
 from shared.protocol import api
 from shared.protocol.faults import BadAnswer, MethodNotFound, PeerGone
 from shared.protocol.framing import LineFramer
@@ -51,7 +51,10 @@ class Link:
         return self.hello.instance if self.hello is not None else self.target.instance
 
     async def greet(self, token: str, client: api.ClientInfo) -> None:
-        """The handshake, bounded. Raises DaemonUnreachable when it does not answer or answers nonsense."""
+        """The handshake, bounded, with the very instance that the record names.
+
+        Raises DaemonUnreachable when it does not answer or answers nonsense, DaemonRestarting when it is another.
+        """
         params = api.HelloParams(protocol=api.PROTOCOL, token=token, client=client)
         try:
             with anyio.fail_after(self._settings.dial_timeout):
@@ -60,6 +63,9 @@ class Link:
             raise DaemonUnreachable(hint="it accepts connections but does not answer", retryable=True) from error
         except (PeerGone, BadAnswer) as error:
             raise DaemonUnreachable(hint=str(error), retryable=True) from error
+        if self.target.instance and self.hello.instance != self.target.instance:
+            # its address outlived its record: whoever answers now is found by a record of its own
+            raise DaemonRestarting(hint="another instance answers at its address", retryable=True)
         if not api.PROTOCOL_MIN <= self.hello.protocol <= api.PROTOCOL_MAX:
             raise ProtocolUnsupported(min=api.PROTOCOL_MIN, max=api.PROTOCOL_MAX)
 

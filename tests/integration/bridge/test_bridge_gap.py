@@ -193,6 +193,20 @@ async def test_an_owner_that_loses_its_lease_in_the_answer_ends_the_turn_and_not
         new.close()
 
 
+async def test_another_instance_at_the_address_is_not_called(bench: Bench) -> None:
+    """The record is of one that has gone: nothing but a greeting reaches whoever answers there now."""
+    quick(bench, gap_wait=0.1)
+    async with running(bench) as daemon, bridge(bench) as client:
+        old = msgspec.structs.replace(daemon.target, instance="cccccccc-3")
+        bench.records.detection = Detection(state="running", targets=(old,))
+        await client.initialize()
+        session = await client.new()
+        with pytest.raises(ModeldError) as refused:
+            await client.prompt(session, "hi")
+        assert refused.value.kind == "daemon_restarting"
+        assert set(daemon.methods) == {"hello"}
+
+
 async def test_owners_that_keep_changing_end_in_an_error(bench: Bench) -> None:
     quick(bench, gap_wait=0.1)
     async with running(bench) as daemon, bridge(bench) as client:
