@@ -27,6 +27,7 @@ from modeld.engine.llama.library import Library
 from modeld.engine.llama.memory import Memory
 from modeld.engine.llama.model import FILL_TOKENS, ContextPlan, LoadedContext
 from modeld.engine.llama.sampler import Batch, SamplerChain
+from modeld.engine.llama.threads import DecodeThreads
 from modeld.engine.llama.vocabulary import Vocabulary
 from modeld.engine.llama.warm import WarmStore
 from modeld.engine.shelf import Shelf
@@ -107,6 +108,7 @@ class LlamaEngine:
         memory = Memory(api, native.context, window=api.llama_model_n_swa(native.model), recurrent=recurrent)
         self._warm = WarmStore(memory, plan, request.parked_bytes)
         self._batch = Batch(api, plan.batch)
+        self._threads = DecodeThreads(api, native.context, plan)
         self._embedder = Embedder(api, native, plan, self._abort, self._library_of().abort_callback)
         if not embedding_only:
             self._warm_up(api, native, vocabulary, name)
@@ -249,6 +251,7 @@ class LlamaEngine:
         end, one = self.special.end, self._batch.one
         self._tools = None if options.tools is None else HeldTools(options.tools)
         self._batch.fill([0], 0, lane.sequence, logits=True)
+        self._threads.begin(options)
         for left in range(options.max_tokens - 1, -1, -1):
             held_to = sampler.held
             self._latest = token = sample(chain, context, -1) if held_to is None else held_to.sample(context)
@@ -260,6 +263,7 @@ class LlamaEngine:
             while done := evaluate(context, one(token, len(held))):
                 self._refused(done, lane, (token,))
             held.append(token)
+            self._threads.token()
 
     def constrain(self, opened: Opened) -> None:
         """As the contract says: a grammar in front of the chain, from the token that opened the call."""

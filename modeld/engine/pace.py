@@ -1,0 +1,70 @@
+"""How many threads a decode uses while other programs want the processors too. Pure: the time is given.
+
+The threads of a decode meet at a barrier some hundred times a token, and each meeting waits for whichever thread
+the system has set aside. Measured on two busy cores: 3 to 9 tokens/s with two threads, 20 to 37 with one, 115 when
+nothing else runs. So the number is halved while the engine is kept from its processor, doubled again now and then,
+and a step is kept only when it was faster.
+"""
+
+from __future__ import annotations
+
+#: One judgement (seconds of decode), and the fewest tokens it may rest on.
+WINDOW_S = 0.25
+LEAST_TOKENS = 4
+#: The engine's own thread ran less of a window than this: somebody else had its processor.
+CONTENDED = 0.75
+#: A step must be faster by this factor to be kept: less is noise.
+FASTER = 1.1
+#: After a step that was none: this long until the next is tried, doubled each time (seconds of decode).
+PAUSE_S = 2.0
+MOST_PAUSE_S = 16.0
+
+
+class Pace:
+    """The threads of one engine's decodes. Kept over turns, since so is the load."""
+
+    def __init__(self, full: int) -> None:
+        """`full`: threads on a quiet machine, at least 1."""
+        self.full = full
+        self.threads = full
+        self._tokens = 0
+        self._wall = self._cpu = 0.0
+        self._elapsed = self._due = 0.0
+        self._pause = PAUSE_S
+        self._before: tuple[int, float] | None = None
+
+    def begin(self, wall: float, cpu: float) -> None:
+        """A decode begins: `wall` in seconds of a clock that does not go back, `cpu` in seconds of this thread."""
+        self._tokens, self._wall, self._cpu = 0, wall, cpu
+
+    def token(self, wall: float, cpu: float) -> bool:
+        """One token more; whether `threads` has changed."""
+        self._tokens += 1
+        took = wall - self._wall
+        if took < WINDOW_S or self._tokens < LEAST_TOKENS:
+            return False
+        self._elapsed += took
+        threads = self.threads
+        self._judge(self._tokens / took, (cpu - self._cpu) / took)
+        self.begin(wall, cpu)
+        return self.threads != threads
+
+    def _judge(self, rate: float, share: float) -> None:
+        if self._before is not None:
+            threads, earlier = self._before
+            self._before = None
+            if rate > earlier * FASTER:
+                self._pause = PAUSE_S
+                return
+            self.threads = threads
+            self._due = self._elapsed + self._pause
+            self._pause = min(2 * self._pause, MOST_PAUSE_S)
+        elif self._elapsed >= self._due:
+            if share < CONTENDED and self.threads > 1:
+                self._try(self.threads // 2, rate)
+            elif self.threads < self.full:
+                self._try(min(2 * self.threads, self.full), rate)
+
+    def _try(self, threads: int, rate: float) -> None:
+        self._before = (self.threads, rate)
+        self.threads = threads
