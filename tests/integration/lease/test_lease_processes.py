@@ -154,6 +154,18 @@ def test_a_wall_clock_that_jumps_changes_nothing(data_root: DataRoot, start: Sta
     assert not owner.ask("status")["valid"]
 
 
+def test_processes_of_two_time_zones_agree(data_root: DataRoot, start: Start) -> None:
+    owner = start(TZ="Pacific/Auckland")
+    epoch = owner.ask("ensure")["epoch"]
+    contender = start(TZ="America/Los_Angeles")
+    _let_pass(2.5 * TTL)
+    assert contender.ask("ensure")["error"] == "not_owner"
+    assert owner.ask("confirm")["epoch"] == epoch
+    survey = reader.survey(data_root)
+    assert survey.owner is not None
+    assert 0 <= survey.owner.age_s < 60
+
+
 def test_no_standby_acts_after_a_stop(data_root: DataRoot, start: Start) -> None:
     owner = start()
     owner.ask("ensure")
