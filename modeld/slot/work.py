@@ -67,6 +67,11 @@ class Work:
         """How a stopped turn ends."""
         return "cancelled_by_other" if self.by else "cancelled"
 
+    @property
+    def told(self) -> bool:
+        """Whether its caller knows of a place at all."""
+        return self._told is not None
+
     def place(self, position: int, ahead: list[str]) -> None:
         """Tell the caller its place, when it changed."""
         event = Queued(position=position, ahead=ahead)

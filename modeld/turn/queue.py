@@ -134,10 +134,9 @@ class TurnQueue:
 
     def next(self, now: float, resident: Resident | None, resident_since: float) -> Ticket | None:
         """The ticket that should have the slot now, or None: nobody, or a switch that has to wait. Changes nothing."""
-        order = self.order(now, resident, resident_since)
-        if not order:
+        if not self._waiting:
             return None
-        first = order[0]
+        first = self._choose(self.waiting, self._served, now, resident, resident_since)
         return None if self._must_wait(first, now, resident, resident_since) else first
 
     def order(self, now: float, resident: Resident | None, resident_since: float) -> list[Ticket]:

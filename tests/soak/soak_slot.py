@@ -52,6 +52,13 @@ class Line(msgspec.Struct):
     result: str
 
 
+def reasons(group: BaseException) -> list[str]:
+    """What failed, out of however many task groups it came through."""
+    if isinstance(group, BaseExceptionGroup):
+        return [reason for one in group.exceptions for reason in reasons(one)]
+    return [str(group)]
+
+
 def require(truth: bool, what: str) -> None:
     if not truth:
         raise Failed(what)
@@ -263,33 +270,43 @@ async def many_turns(root: DataRoot, turns: int) -> list[Line]:
 
 
 async def many_clients(root: DataRoot, pairs: int) -> list[Line]:
-    params = api.Sampling(max_tokens=48, temperature=0.0)
+    params = api.Sampling(max_tokens=160, temperature=0.0)
     async with AsyncExitStack() as stack:
         modeld = await stack.enter_async_context(
             Modeld(root, "llama", MODELD_QUEUE_LIMIT=str(CLIENTS * 4), MODELD_THREADS="1")
         )
         clients = [await stack.enter_async_context(modeld.client(f"client {n}")) for n in range(CLIENTS)]
         await clients[0].load("a")
-        one: list[float] = []
-        many: list[float] = []
+        one: list[tuple[float, float]] = []
+        many: list[tuple[float, float]] = []
         for _ in range(pairs):
             for callers, times in (([clients[0]] * CLIENTS, one), (clients, many)):
-                began = time.monotonic()
+                began, spent = time.monotonic(), cpu_seconds(modeld)
                 turns = [client.turn("a", "tell me something", params=params) for client in callers]
                 for turn in turns:
                     require((await turn.end(120.0)).finish_reason == "length", "a turn did not finish")
-                times.append(time.monotonic() - began)
-        ratio = statistics.median(many) / statistics.median(one)
-        require(ratio <= 1.05, f"{CLIENTS} clients take {ratio:.3f} times as long as one: {one} {many}")
+                times.append((time.monotonic() - began, cpu_seconds(modeld) - spent))
+        wall, cpu = (statistics.median(b[part] / a[part] for a, b in zip(one, many, strict=True)) for part in (0, 1))
+        # Where others want the processors too, the clock measures them; what it cost stays the same.
+        crowded = os.getloadavg()[0] > (os.cpu_count() or 1) + 1
+        judged = cpu if crowded else wall
+        require(judged <= 1.05, f"{CLIENTS} clients take {wall:.3f} of one's time, {cpu:.3f} of its cost: {one} {many}")
         order = await fairness(clients)
         return [
             Line(f"{CLIENTS} clients with a turn each, {pairs} times", "all finish"),
             Line(
-                f"time of {CLIENTS} clients over one client with the same turns, medians of {pairs} interleaved pairs",
-                f"{ratio:.3f} (one {statistics.median(one):.2f} s, many {statistics.median(many):.2f} s)",
+                f"{CLIENTS} clients over one with the same turns, medians of {pairs} interleaved pairs",
+                f"time {wall:.3f}, processor seconds {cpu:.3f}"
+                + (f" (judged by the latter: load {os.getloadavg()[0]:.0f})" if crowded else ""),
             ),
             Line("order of three turns each: most that a client was ahead of another", f"{order} turn"),
         ]
+
+
+def cpu_seconds(modeld: Modeld) -> float:
+    """What the daemon and its worker have spent."""
+    processes = [psutil.Process(modeld.pid), *modeld.workers()]
+    return sum(process.cpu_times().user + process.cpu_times().system for process in processes)
 
 
 async def fairness(clients: list[Client], each: int = 3) -> int:
@@ -385,16 +402,17 @@ def page(lines: list[Line], seconds: float) -> str:
 
 
 async def run(arguments: argparse.Namespace, folder: Path) -> list[Line]:
-    parts: list[Callable[[DataRoot], Awaitable[list[Line]]]] = [
-        lambda root: two_models(root, 10),
-        lambda root: many_clients(root, arguments.pairs),
-        lambda root: vanishing(root, arguments.vanish),
-        lambda root: many_turns(root, arguments.turns),
-        lambda root: races(root, arguments.races),
-    ]
+    parts: dict[str, Callable[[DataRoot], Awaitable[list[Line]]]] = {
+        "models": lambda root: two_models(root, 10),
+        "clients": lambda root: many_clients(root, arguments.pairs),
+        "vanish": lambda root: vanishing(root, arguments.vanish),
+        "turns": lambda root: many_turns(root, arguments.turns),
+        "races": lambda root: races(root, arguments.races),
+    }
     lines: list[Line] = []
-    for number, part in enumerate(parts):
-        root = DataRoot(folder / str(number))
+    for name in arguments.parts or list(parts):
+        part = parts[name]
+        root = DataRoot(folder / name)
         root.path.mkdir(mode=0o700)
         os.environ["MODELD_DATA_ROOT"] = str(root.path)
         write_models(root, "a", "b")
@@ -409,6 +427,7 @@ async def run(arguments: argparse.Namespace, folder: Path) -> list[Line]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--parts", nargs="*", choices=("models", "clients", "vanish", "turns", "races"))
     parser.add_argument("--races", type=int, default=500)
     parser.add_argument("--vanish", type=int, default=100)
     parser.add_argument("--turns", type=int, default=2000)
@@ -421,13 +440,14 @@ def main() -> int:
         for variable in ("HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
             os.environ[variable] = str(folder / variable.lower())
             (folder / variable.lower()).mkdir(mode=0o700)
-        failures: list[Exception] = []
+        lines: list[Line] = []
+        failures: list[str] = []
         try:
             lines = anyio.run(run, arguments, folder)
         except* Failed as group:
-            failures.extend(group.exceptions)
+            failures = reasons(group)
         if failures:
-            print(f"FAILED: {failures}")
+            print("FAILED: " + "; ".join(failures))
             return 1
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(page(lines, time.monotonic() - began), encoding="utf-8")

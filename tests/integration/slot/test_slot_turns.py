@@ -57,7 +57,7 @@ async def test_a_waiting_turn_sees_its_place_and_who_is_ahead(models: DataRoot) 
     ):
         running = holder.turn("a", params=FOREVER)
         await running.until(api.TextDelta)
-        second = following.turn("a", "short")
+        second = following.turn("a", params=FOREVER)
         await second.until(api.Queued)
         third = last.turn("a", "short")
         await third.until(api.Queued)
@@ -68,9 +68,10 @@ async def test_a_waiting_turn_sees_its_place_and_who_is_ahead(models: DataRoot) 
         assert status.busy is not None
         assert (status.busy.operation, status.busy.stage, status.busy.holder) == ("turn", "generating", "holder")
         holder.cancel(running)
+        await eventually(lambda: api.Queued(position=1, ahead=["next"]) in third.events, "it moves up")
+        following.cancel(second)
         await second.end()
         await third.end()
-        assert api.Queued(position=1, ahead=["next"]) in third.events
 
 
 async def test_thirty_two_clients_get_their_turns_fairly(models: DataRoot) -> None:
