@@ -10,15 +10,15 @@ import anyio
 
 from acp_bridge.life import stop_at_signals, stop_with_parent
 from shared.endpoint.stdio import stdio_stream
+from shared.errors import ModeldError
 from shared.paths import config_file, data_root
-from shared.settings import load_settings
+from shared.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from anyio.abc import ByteStream
 
     from acp_bridge.core import Core
     from shared.paths import DataRoot
-    from shared.settings import Settings
 
 
 def make_core(root: DataRoot, settings: Settings, client: Callable[[], str] | None = None) -> Core:
@@ -84,13 +84,17 @@ def serve_lsp(source: int, output: int) -> int:
     """Serve LSP on two descriptors until the editor goes; gives the exit code."""
     from acp_bridge.lsp.server import LspServer
 
-    settings = load_settings(file=config_file())
     root = data_root()
+    settings, problem = Settings(), None
+    try:
+        settings = load_settings(file=config_file())
+    except ModeldError as error:
+        problem = error  # told to the editor, which would only see a server that dies
 
     def core_of(client: Callable[[], str]) -> Core:
         return make_core(root, settings, client)
 
-    server = LspServer(core_of, root, settings)
+    server = LspServer(core_of, root, settings, problem)
     anyio.run(_serve, server, source, output)
     return server.exit_code
 

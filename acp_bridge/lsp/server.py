@@ -23,6 +23,8 @@ from acp_bridge.lsp.features import Handler, code_action, handlers, inline_compl
 from acp_bridge.lsp.protocol import FaceProtocol
 from acp_bridge.lsp.transport import Pipe
 from acp_bridge.lsp.window import Window
+from shared.errors import ModeldError
+from shared.protocol.faults import InternalFault
 from shared.protocol.message import decode_params
 from shared.version import __version__
 
@@ -43,10 +45,19 @@ class Pygls(LanguageServer):
 
 
 class LspServer:
-    """Serves one editor window. `core_of` makes the core, given the window's name for other clients."""
+    """Serves one editor window. `core_of` makes the core, given the window's name for other clients; with a `problem`
+    none is made, and each request says what is wrong.
+    """
 
-    def __init__(self, core_of: Callable[[Callable[[], str]], Core], root: DataRoot, settings: Settings) -> None:
+    def __init__(
+        self,
+        core_of: Callable[[Callable[[], str]], Core],
+        root: DataRoot,
+        settings: Settings,
+        problem: ModeldError | None = None,
+    ) -> None:
         self.exit_code = 0
+        self._problem = problem
         self._core_of = core_of
         self._settings = settings
         self._pygls = Pygls(
@@ -113,13 +124,32 @@ class LspServer:
         self._group.start_soon(self._start_core)
 
     async def _start_core(self) -> None:
+        try:
+            core = await self._make_core()
+        except ModeldError as error:
+            self.window.become_unusable(error)
+            return
+        except (
+            Exception
+        ) as error:  # an editor that is told why is better off than one whose server dies again and again
+            report_defect("the start", error)
+            self.window.become_unusable(InternalFault(type=type(error).__name__))
+            return
+        self._run_core(core)
+
+    async def _make_core(self) -> Core:
+        if self._problem is not None:
+            raise self._problem
         await anyio.to_thread.run_sync(import_core)
+        core = self._core_of(lambda: self.window.name)
+        core.store.start()
+        return core
+
+    def _run_core(self, core: Core) -> None:
         from acp_bridge.answers import Answers
         from acp_bridge.lsp.pushes import Pushes
 
         assert self._group is not None
-        core = self._core_of(lambda: self.window.name)
-        core.store.start()
         pushes = Pushes(self.window, core)
         self.window.touch = pushes.touch
         self._group.start_soon(core.run)

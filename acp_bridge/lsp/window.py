@@ -62,6 +62,7 @@ class Window:
         self.group: TaskGroup | None = None
         self._core: Core | None = None
         self._answers: Answers | None = None
+        self._problem = ModeldError()
         self._ready = anyio.Event()
 
     @property
@@ -75,16 +76,23 @@ class Window:
         self._core, self._answers = core, answers
         self._ready.set()
 
+    def become_unusable(self, problem: ModeldError) -> None:
+        """There will be no core, and each request says why."""
+        self._problem = problem
+        self._ready.set()
+
     async def core(self) -> Core:
-        """Everything behind the face; waits for the first moments of the process."""
+        """Everything behind the face; waits for the first moments of the process. Raises why there is none."""
         await self._ready.wait()
-        assert self._core is not None
+        if self._core is None:
+            raise self._problem
         return self._core
 
     async def answers(self) -> Answers:
         """See `core`."""
         await self._ready.wait()
-        assert self._answers is not None
+        if self._answers is None:
+            raise self._problem
         return self._answers
 
     @property

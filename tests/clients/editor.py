@@ -175,12 +175,12 @@ class Editor:
     def until(self, condition: Callable[[], Any], label: str, seconds: float = ANSWER_SECONDS) -> Any:
         """The first true answer of `condition`, asked after each message."""
         deadline = time.monotonic() + seconds
-        with self.moved:
-            while not (answer := condition()):
-                left = deadline - time.monotonic()
-                assert left > 0, f"not within {seconds} s: {label}; stderr: {self.errors()[-2000:]}"
-                self.moved.wait(min(left, 0.5))
-            return answer
+        while not (answer := condition()):  # outside of the lock: it may ask, and the reader must go on
+            left = deadline - time.monotonic()
+            assert left > 0, f"not within {seconds} s: {label}; stderr: {self.errors()[-2000:]}"
+            with self.moved:
+                self.moved.wait(min(left, 0.05))
+        return answer
 
     # --- what editors do ---------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import anyio.to_thread
 import psutil
 import pytest
 
-from clients.editor import Editor, LspError
+from clients.editor import Editor, LspError, Pending
 from lsp_world import World
 from modeld_process import ENDLESS, Modeld, write_models
 from tiny_gguf import write_tiny_gguf
@@ -31,6 +31,10 @@ async def beside(modeld: Modeld, work: Callable[[], None]) -> None:
 def slot_free(editor: Editor) -> bool:
     status: dict[str, Any] = editor.request("modeld/status")
     return status["slot"] == "Ready" and status["busy"] is None
+
+
+def reached(editor: Editor, turn: Pending, event: str) -> None:
+    editor.until(lambda: event in turn.types(), event)
 
 
 async def test_two_windows_share_one_model(world: World) -> None:
@@ -80,7 +84,7 @@ async def test_the_editors_stop_frees_the_slot_at_any_moment(world: World) -> No
                 for event in ("loading", "prefill", "generating", "text"):
                     for by_token in (False, True):
                         turn = editor.turn(alpha, f"{event} {by_token} " + "words " * 40)
-                        editor.until(lambda turn=turn, event=event: event in turn.types(), event)
+                        reached(editor, turn, event)
                         if by_token:
                             assert editor.request("modeld/cancel", {"token": f"t{turn.number}"}) == {"count": 1}
                             assert editor.wait(turn)["finishReason"] == "cancelled"

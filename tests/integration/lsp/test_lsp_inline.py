@@ -190,7 +190,9 @@ async def test_silent_when_the_service_cannot(trio: tuple[Window, FakeDaemon, Fi
     await seen(active=active("coder"), busy=None, state="Ready", generation=13)
     fills.error = ModelNotActive(requested="coder")
     assert await complete(editor, at(1, 4, kind=1)) == []
-    daemon.close()
+    daemon.hung = True
+    for peer in daemon.peers:
+        peer.close()
     await editor.until(lambda: window_status.status is None)
     assert await complete(editor, at(1, 4, kind=1)) == []
 

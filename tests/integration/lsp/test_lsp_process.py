@@ -57,11 +57,13 @@ bridge.main()
 #: An editor that starts a bridge, hands the pipe to another process too, and is killed.
 KILLED_EDITOR = """
 import json, os, subprocess, sys, time
-bridge = subprocess.Popen([sys.executable, "-m", "acp_bridge", "lsp"], stdin=subprocess.PIPE)
+command = [sys.executable, "-m", "acp_bridge", "lsp"]
+bridge = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 params = {"processId": os.getpid(), "capabilities": {}}
 body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).encode()
 bridge.stdin.write(b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body)
 bridge.stdin.flush()
+bridge.stdout.readline()
 keeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], pass_fds=[bridge.stdin.fileno()])
 print(json.dumps([bridge.pid, keeper.pid]), file=sys.stderr, flush=True)
 time.sleep(60)
@@ -88,7 +90,8 @@ def test_what_prints_goes_to_standard_error(world: World) -> None:
 
 def test_no_message_is_ever_in_a_log(world: World) -> None:
     secret = "a-secret-sentence-of-the-user"
-    with world.window() as editor:
+    editor = world.window()
+    try:
         editor.initialize()
         messages = [{"role": "user", "content": secret}]
         for params in ({"messages": messages}, {"messages": messages, "options": secret}, {"messages": secret}):
@@ -102,8 +105,9 @@ def test_no_message_is_ever_in_a_log(world: World) -> None:
         }
         editor.notify("textDocument/didChange", change)
         editor.request("modeld/status")
-        editor.close()
-        assert secret not in editor.errors()
+    finally:
+        assert editor.close() == 0
+    assert secret not in editor.errors()
     logs = world.root.logs
     assert not logs.exists() or all(secret not in log.read_text() for log in logs.iterdir())
 
@@ -207,6 +211,15 @@ def test_it_answers_while_the_first_look_at_everything_is_going_on(world: World)
         assert editor.wait(first)["serverInfo"]["name"] == "modeld"
         assert editor.wait(early)["service"] in ("not_running", "looking")
         assert editor.wait(models)["models"] == []
+
+
+def test_a_setting_that_cannot_be_used_is_told_to_the_editor(world: World) -> None:
+    with world.window(MODELD_LEASE_TTL="soon") as editor:
+        editor.initialize()
+        for method in ("modeld/models", "modeld/status", "modeld/doctor"):
+            with pytest.raises(LspError) as caught:
+                editor.request(method)
+            assert "MODELD_LEASE_TTL" in caught.value.message
 
 
 def test_open_after_close(world: World) -> None:

@@ -28,7 +28,7 @@ class Client(LanguageClient):
     """Keeps partial results, which the stock client takes for work-done progress and refuses."""
 
     def __init__(self) -> None:
-        super().__init__(name="test", version="1")
+        super().__init__()
         self.parts: list[Any] = []
         self.pushed: list[str] = []
 
@@ -48,6 +48,10 @@ def make_client() -> Client:
 
         client.feature(method)(pushed)
     return client
+
+
+async def ask(client: Client, method: str, params: dict[str, Any]) -> Any:
+    return await client.protocol.send_request_async(method, params)  # type: ignore[no-untyped-call]
 
 
 @pytest.fixture
@@ -72,14 +76,14 @@ async def client(world: World, modeld: Modeld) -> AsyncIterator[Client]:
     )
     yield made
     await made.shutdown_session()
-    await made.stop()
+    await made.stop()  # type: ignore[no-untyped-call]
 
 
 async def test_a_turn_with_partial_results(client: Client) -> None:
     assert client.capabilities is not None
     params = {"model": "alpha", "messages": [{"role": "user", "content": "hi"}], "partialResultToken": "p1"}
     with anyio.fail_after(30):
-        ended = await client.protocol.send_request_async("modeld/turn", params)
+        ended = await ask(client, "modeld/turn", params)
     assert ended.finishReason == "stop"
     assert [part.token for part in client.parts if part.value["type"] == "text"] == ["p1", "p1"]
     assert "modeld/statusChanged" in client.pushed
@@ -87,7 +91,7 @@ async def test_a_turn_with_partial_results(client: Client) -> None:
 
 async def test_inline_completion_and_code_actions(client: Client) -> None:
     with anyio.fail_after(30):
-        await client.protocol.send_request_async("modeld/load", {"model": "alpha"})
+        await ask(client, "modeld/load", {"model": "alpha"})
         while "modeld/modelsChanged" not in client.pushed:
             await anyio.sleep(0.01)
         client.text_document_did_open(
@@ -131,19 +135,22 @@ async def test_inline_completion_and_code_actions(client: Client) -> None:
         )
         assert only is not None
         assert len(only) == 2
-        target = only[0].command.arguments[0]  # type: ignore[union-attr, index]
+        command = only[0].command
+        assert isinstance(command, types.Command)
+        assert command.arguments
+        target: Any = command.arguments[0]
         assert target["problems"] == ["f is not documented"]
 
 
 async def test_a_cancel_is_answered_with_lsps_own_code(client: Client) -> None:
     params = {"model": "alpha", "messages": [{"role": "user", "content": "hi"}]}
     number = "turn-1"
-    future = client.protocol.send_request_async("modeld/load", {"model": "beta"}, msg_id=number)
+    future = client.protocol.send_request_async("modeld/load", {"model": "beta"}, msg_id=number)  # type: ignore[no-untyped-call]
     client.cancel_request(types.CancelParams(id=number))
     with anyio.fail_after(30):
         try:
             await future
         except Exception as error:
             assert getattr(error, "code", None) == -32800  # noqa: PT017 - it may also have been done already
-        ended = await client.protocol.send_request_async("modeld/turn", {**params, "consent": "always"})
+        ended = await ask(client, "modeld/turn", {**params, "consent": "always"})
     assert ended.finishReason == "stop"
