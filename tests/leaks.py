@@ -54,6 +54,12 @@ class Children:
         known = set(before._processes)
         return _end([process for process in self._processes if process not in known])
 
+    def wait_gone_but(self, before: Children, shared: tuple[str, ...]) -> list[str]:
+        """As `wait_gone`; processes whose command line names a word of `shared` belong to somebody else."""
+        known = set(before._processes)
+        mine = [process for process in self._processes if process not in known]
+        return _end([process for process in mine if not any(word in _describe(process) for word in shared)])
+
 
 def processes_of(root: Path) -> list[psutil.Process]:
     """Processes of this user, this one apart, whose environment names `root` as their data root."""

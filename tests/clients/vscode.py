@@ -28,9 +28,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SHOTS = ROOT / ".work" / "vscode"
 VIEWPORT = {"width": 1280, "height": 800}
 BROWSER_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-START_SECONDS = 60.0
+START_SECONDS = 90.0
 #: a step of the editor that takes longer has failed
-STEP_SECONDS = 15.0
+STEP_SECONDS = 40.0
 #: nothing may come up by itself, nothing may call home
 QUIET: dict[str, Any] = {
     "workbench.startupEditor": "none",
@@ -226,10 +226,11 @@ class Window:
         self.editor = editor
         self.page = page
         page.set_default_timeout(STEP_SECONDS * 1000)
+        page.set_default_navigation_timeout(START_SECONDS * 1000)
 
     def open(self, **query: str) -> Self:
         """Load the workbench and wait until it is painted."""
-        self.page.goto(self.editor.address(**query))
+        self.page.goto(self.editor.address(**query), wait_until="commit")  # some frames load for ever
         return self.painted()
 
     def painted(self) -> Self:
@@ -275,6 +276,72 @@ class Window:
         self.page.keyboard.press("Enter")
         self.page.locator(f'.tabs-container .tab[aria-label^="{name}"]').first.wait_for(state="visible")
         self.page.locator(".editor-group-container.active .monaco-editor .view-lines").first.click()
+
+    # --- the extension, seen on the screen ---------------------------------------------------------
+
+    @property
+    def chat(self) -> Any:
+        """The editor's own chat view."""
+        return self.page.locator(".part.auxiliarybar")
+
+    @property
+    def panel(self) -> Any:
+        """The page of our chat panel: a frame in a frame."""
+        return self.page.frame_locator("iframe.webview.ready").frame_locator("iframe#active-frame")
+
+    def ready(self, model: str = "alpha") -> Self:
+        """Return once a bridge runs and the editor's own picker shows our models."""
+        self.until(self.editor.bridges, "a bridge runs", 2 * STEP_SECONDS)
+        self.until(lambda: model in self.picked(), f"the native picker shows {model}", 2 * STEP_SECONDS)
+        return self
+
+    def picked(self) -> str:
+        """The label of the native picker."""
+        bar = self.chat.locator(".chat-input-toolbars")
+        return str(bar.first.inner_text()).replace("\n", " ") if bar.count() else ""
+
+    def status(self) -> str:
+        """Our entry of the status bar, with its icon's name."""
+        entry = self.page.locator('.part.statusbar [id="modeld.modeld.modeld.status"]')
+        return str(entry.first.get_attribute("aria-label") or "") if entry.count() else ""
+
+    def ask(self, text: str) -> None:
+        """A message in the editor's own chat."""
+        self.chat.locator(".interactive-input-part .monaco-editor").first.click()
+        self.page.keyboard.type(text)
+        self.page.keyboard.press("Enter")
+
+    def said(self, text: str, seconds: float = STEP_SECONDS) -> None:
+        """Return once the editor's own chat shows the text."""
+        self.until(lambda: text in self.chat.inner_text(), f"the chat shows {text!r}", seconds)
+
+    def stop(self) -> None:
+        """The stop button of the editor's own chat."""
+        self.chat.locator(".chat-input-toolbars .codicon-stop-circle, .codicon-stop-circle").first.click()
+
+    def offered(self) -> list[str]:
+        """The rows of the native picker, opened and closed again."""
+        self.chat.locator(".chat-input-toolbars .action-label", has_text=self.model_label()).first.click()
+        widget = self.page.locator(".action-widget")
+        widget.first.wait_for(state="visible")
+        rows = widget.first.inner_text().split("\n")
+        self.page.keyboard.press("Escape")
+        return [row.strip() for row in rows if row.strip()]
+
+    def model_label(self) -> str:
+        """The name on the native picker's button."""
+        for name in ("alpha", "beta", "Auto"):
+            if name in self.picked():
+                return name
+        raise AssertionError(f"no model on the button: {self.picked()}")
+
+    def dialog(self, button: str) -> str:
+        """The text of the modal dialog, answered with a button."""
+        box = self.page.locator(".monaco-dialog-box")
+        box.wait_for(state="visible")
+        text = str(box.inner_text())
+        box.get_by_role("button", name=button, exact=True).click()
+        return text
 
     def toasts(self) -> list[str]:
         """The texts of the notifications on screen."""

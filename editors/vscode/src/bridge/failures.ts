@@ -21,6 +21,7 @@ export class Failure extends Error {
   constructor(message: string, kind: string, data: Record<string, unknown> = {}) {
     super(message);
     this.name = 'ModeldError';
+    this.stack = ''; // the editor's chat would show it to the user
     this.kind = kind;
     this.data = data;
   }

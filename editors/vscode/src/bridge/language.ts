@@ -73,7 +73,9 @@ export async function open(opening: Opening): Promise<Connection> {
   return {
     pid: child?.pid,
     experimental: client.initializeResult?.capabilities.experimental,
-    request: (method, params, token) => client.sendRequest(method, params, token),
+    // A third argument, also an undefined one, would turn the parameters into a list.
+    request: (method, params, token) =>
+      token === undefined ? client.sendRequest(method, params) : client.sendRequest(method, params, token),
     onNotification: (method, handler) => void client.onNotification(method, handler),
     onRequest: (method, handler) => void client.onRequest(method, handler),
     onPartial: (progress, handler) => client.onProgress(new ProgressType<unknown>(), progress, handler),

@@ -27,11 +27,12 @@ export class ModelProvider implements vscode.LanguageModelChatProvider {
   constructor(bridge: Bridge, library: Library) {
     this.bridge = bridge;
     this.library = library;
-    this.counts = new TokenCounts((model, text) => bridge.request('modeld/count', { model, text }));
+    this.counts = new TokenCounts((model, text) => bridge.request('modeld/count', { model, text }), realTiming);
   }
 
   /** The list changed in something that is shown, or was never asked for. */
   announce(): void {
+    this.counts.trust();
     this.changed.fire();
   }
 

@@ -54,27 +54,29 @@ function modelRow(model: Model, picked: boolean, active: string): Row {
   };
 }
 
+/** What `detail` of the bridge does not say already. */
 function details(model: Model, active: string): string {
   const facts = [
-    model.quantization,
-    model.parameters ? `${(model.parameters / 1e9).toPrecision(2)} B parameters` : '',
-    model.sizeBytes && !model.detail.includes('B') ? size(model.sizeBytes) : '',
-    model.context ? `context ${count(model.context)}` : model.window ? `context up to ${count(model.window)}` : '',
+    model.parameters ? `${parameters(model.parameters)} parameters` : '',
+    model.context === 0 && model.window > 0 && model.window !== model.contextOwn ? `context up to ${count(model.window)}` : '',
     model.selectable && !model.tools ? 'no tools' : '',
     model.thinking ? 'thinks' : '',
     model.fim ? 'completes code' : '',
   ];
-  const lines = [facts.filter(Boolean).join(' · ')];
   if (!model.selectable && model.reason && !model.detail.includes(model.reason)) {
-    lines.push(model.reason);
+    facts.push(model.reason);
   }
   if (model.context === 0 && model.fit !== null && model.fit.verdict !== 'unknown' && model.selectable) {
-    lines.push(model.fit.text);
+    facts.push(model.fit.text);
   }
   if (model.actions.includes('switch') && active) {
-    lines.push(`loading it unloads ${active}`);
+    facts.push(`loading it unloads ${active}`);
   }
-  return lines.filter(Boolean).join(' · ');
+  return facts.filter(Boolean).join(' · ');
+}
+
+function parameters(value: number): string {
+  return value >= 1e9 ? `${(value / 1e9).toFixed(1)} B` : `${Math.max(1, Math.round(value / 1e6))} M`;
 }
 
 const BUTTONS: Partial<Record<Action, RowButton>> = {

@@ -1,0 +1,132 @@
+/** The panel's conversation, its page, its Markdown, and where code goes. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { TurnResult } from '../../src/wire.ts';
+import { apply, Conversation, fail, finish, type Target } from '../../src/chat/conversation.ts';
+import { fenced, firstBlock, indentedLike } from '../../src/chat/fence.ts';
+import { page } from '../../src/chat/html.ts';
+import { readMessage } from '../../src/chat/protocol.ts';
+import { moved } from '../../src/chat/target.ts';
+import { render, stableEnd } from '../../src/webview/markdown.ts';
+
+const result: TurnResult = {
+  finishReason: 'stop',
+  model: 'qwen',
+  usage: { reused: 100, prefilled: 10, generated: 20 },
+  timings: { queuedS: 0, loadS: 0, prefillS: 0.1, firstTokenS: 0.2, decodeS: 1, tokensPerS: 20 },
+  context: 8192,
+  toolCalls: [],
+  text: '',
+  reasoning: '',
+  by: '',
+  warnings: [],
+  leftOut: 0,
+};
+
+test('the next question repeats the history word for word, without thoughts', () => {
+  const talk = new Conversation();
+  const first = talk.ask('one', 'qwen');
+  apply(first, { type: 'reasoning', text: 'hmm' });
+  apply(first, { type: 'text', text: 'an ' });
+  apply(first, { type: 'text', text: 'answer' });
+  finish(first, result);
+  const before = talk.messages();
+  talk.ask('two', 'qwen', 'code:\n```\nx\n```');
+  const after = talk.messages();
+  assert.deepEqual(after.slice(0, before.length), before);
+  assert.deepEqual(before.at(-1), { role: 'assistant', content: 'an answer' });
+  assert.equal(after.at(-1)?.content, 'two\n\ncode:\n```\nx\n```');
+});
+
+test('a stopped answer stays in the history as far as it came; one that failed does not', () => {
+  const talk = new Conversation();
+  const stopped = talk.ask('one', 'qwen');
+  apply(stopped, { type: 'text', text: 'half' });
+  finish(stopped, { ...result, finishReason: 'cancelled' });
+  assert.equal(stopped.state, 'stopped');
+  fail(talk.ask('two', 'qwen'), 'modeld stopped', 'daemon_not_running');
+  assert.deepEqual(talk.messages().map((message) => message.content).slice(1), ['one', 'half']);
+});
+
+test('a retry asks the same again in place of what followed', () => {
+  const talk = new Conversation();
+  finish(talk.ask('one', 'qwen', 'code'), result);
+  finish(talk.ask('two', 'qwen'), result);
+  const again = talk.retry(1, 'beta');
+  assert.deepEqual([again?.question, again?.attachment, again?.model], ['one', 'code', 'beta']);
+  assert.equal(talk.turns.length, 1);
+  assert.equal(talk.retry(again?.id ?? 0, 'beta'), undefined, 'not while it runs');
+});
+
+test('a turn that ran when the window went away is stopped, not running for ever', () => {
+  const talk = new Conversation();
+  talk.ask('one', 'qwen');
+  const again = new Conversation(JSON.parse(JSON.stringify(talk.turns)));
+  assert.equal(again.running, undefined);
+  assert.equal(again.ask('two', 'qwen').id, 2);
+});
+
+test('stages are told in words, and go when text flows', () => {
+  const turn = new Conversation().ask('one', 'qwen');
+  assert.ok(apply(turn, { type: 'loading', model: 'qwen', fraction: 0.42, unloads: 'beta' }));
+  assert.equal(turn.stage, 'Loading qwen in place of beta, 42 %');
+  assert.ok(!apply(turn, { type: 'loading', model: 'qwen', fraction: 0.42, unloads: 'beta' }));
+  apply(turn, { type: 'queued', position: 2, ahead: ['Zed', 'Cursor'] });
+  assert.match(turn.stage, /Place 2 in the queue, behind Zed and Cursor/);
+  assert.ok(apply(turn, { type: 'text', text: 'x' }));
+  assert.equal(turn.stage, '');
+});
+
+test('the page allows its own two files and nothing else', () => {
+  const html = page({ script: 'vscode://panel.js', style: 'vscode://panel.css', csp: 'https://csp', nonce: 'n0nce' });
+  assert.match(html, /default-src 'none'; style-src https:\/\/csp; script-src 'nonce-n0nce'/);
+  assert.doesNotMatch(html, /unsafe-inline|unsafe-eval|\son\w+=/);
+});
+
+test('messages that are not the panel’s are not obeyed', () => {
+  assert.equal(readMessage({ type: 'remedy', command: 'workbench.action.terminal.sendSequence' }), undefined);
+  assert.equal(readMessage({ type: 'eval' }), undefined);
+  assert.equal(readMessage(null), undefined);
+  assert.deepEqual(readMessage({ type: 'stop' }), { type: 'stop' });
+});
+
+test('Markdown of a model cannot bring tags, scripts or requests', () => {
+  const html = render('<img src=x onerror=alert(1)> [a](javascript:alert(1)) ![p](https://x/y.png) [ok](https://x)');
+  assert.doesNotMatch(html, /<img|<script|href="javascript/);
+  assert.match(html, /href="https:\/\/x"/);
+});
+
+test('what is rendered once never changes, however the answer is cut', () => {
+  const text = 'One.\n\n- a\n- b\n\nTwo `x`.\n\n```py\nif x:\n\n    y\n```\n\nThree.\n\n1. a\n\n2. b\n\nEnd';
+  let last = 0;
+  for (let length = 0; length <= text.length; length += 1) {
+    const end = stableEnd(text.slice(0, length));
+    assert.ok(end >= last, 'monotone');
+    last = end;
+  }
+  const end = stableEnd(text);
+  assert.ok(end > text.indexOf('Three'));
+  const open = stableEnd('a\n\n```\ncode\n\nmore');
+  assert.equal(open, 3, 'an open fence stays in the tail');
+});
+
+test('code is fenced beyond its own fences and taken out again', () => {
+  const code = 'text\n```\ninner\n```\n';
+  const block = fenced('a.md:1-4', 'markdown', code);
+  assert.match(block, /^a\.md:1-4:\n````markdown\n/);
+  assert.equal(firstBlock(block), code.trimEnd());
+  assert.equal(firstBlock('no fence'), 'no fence');
+});
+
+test('code goes to its place with its indentation', () => {
+  assert.equal(indentedLike('if x:\n    y', '        old'), '        if x:\n            y');
+  assert.equal(indentedLike('    kept', '    old'), '    kept');
+});
+
+test('the place of a question is found again after edits above it, and not guessed', () => {
+  const target: Target = { uri: 'file:///a', version: 3, startLine: 1, endLine: 1, code: 'two' };
+  assert.deepEqual(moved('one\ntwo\n', target, 3), { start: 4, end: 7 });
+  assert.deepEqual(moved('zero\none\ntwo\n', target, 4), { start: 9, end: 12 });
+  assert.equal(moved('two two\nx', target, 4), undefined);
+  assert.equal(moved('gone', target, 4), undefined);
+});

@@ -1,0 +1,53 @@
+"""A world whose model says what a test wrote: the scripted engine behind real weights files, templates and parsers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from clients.home import Home
+from modeld.engine.backends import SCRIPT_VARIABLE
+from tiny_gguf import write_tiny_gguf
+
+#: takes tools, so that the editor's Agent mode offers the model
+TEMPLATE = (
+    "{% if tools %}{{ tools | tojson }}{% endif %}{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
+    "{{ message['content'] }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+#: the vocabulary is one of bytes, and an Agent-mode request has 60 kB
+CONTEXT = 262_144
+#: seconds a token
+PACE = 0.02
+
+
+def words(stem: str, count: int) -> list[str]:
+    """Pieces that can be told apart on the screen."""
+    return [f"{stem}{index} " for index in range(count)]
+
+
+#: what a prompt with the named word is answered with; the last match wins
+REPLIES: list[dict[str, Any]] = [
+    {"pieces": words("plain", 20)},
+    {"when": "zeppelin", "pieces": words("zep", 10), "endless": True},
+    {"when": "marzipan", "pieces": ["Some **bold** text.\n\n", "```python\n", "def mul(a, b):\n", "    return a * b\n", "```\n",
+                                    "\nand <b>no</b> tag."]},
+    {"when": "commit message", "pieces": ["Add ", "a ", "second ", "number"]},
+    {"when": "<|fim_prefix|>", "pieces": ["return ", "a ", "+ ", "b"]},
+    {"when": "quince", "pieces": words("quince", 12)},
+]  # fmt: skip
+
+
+def write_script(home: Home, **fields: Any) -> None:
+    """What the scripted engine does from its next load on."""
+    path = home.folder / "script.json"
+    script = {"replies": REPLIES, "template": TEMPLATE, "token_s": PACE, "load_s": 0.3, **fields}
+    path.write_text(json.dumps(script), encoding="utf-8")
+    home.environ[SCRIPT_VARIABLE] = str(path)
+
+
+def write_models(home: Home, *names: str, context: int = CONTEXT) -> None:
+    """Models of the store, in order."""
+    folder = Path(home.root) / "models"
+    for seed, name in enumerate(names, start=1):
+        write_tiny_gguf(folder / f"{name}.gguf", name=name, seed=seed, template=TEMPLATE, context=context)
