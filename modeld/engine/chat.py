@@ -13,7 +13,7 @@ from modeld.output.format import OutputFormat
 from modeld.output.parser import format_marks
 from modeld.template.render import Template
 from shared.catalog.identity import AUTO, RequestedIdentity, ResolvedIdentity
-from shared.errors import ModelLoadFailed, TemplateFailed
+from shared.errors import ModelLoadFailed, TemplateFailed, UnsupportedFeature
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -69,7 +69,11 @@ class Chat:
     def prompt(
         self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], thinking: str | None
     ) -> Prompt:
-        """Render and tokenise, with the begin mark exactly once where the vocabulary wants it."""
+        """Render and tokenise, with the begin mark exactly once where the vocabulary wants it.
+
+        Raises UnsupportedFeature for a message that holds more than words: nothing is left out silently.
+        """
+        refuse_unseen(messages)
         with self._guard.limits():
             text = self.template.render(messages, tools, thinking)
             form = self.template.output_format(text)
@@ -104,6 +108,20 @@ class Chat:
             return data
 
         return read
+
+
+def refuse_unseen(messages: Sequence[dict[str, Any]]) -> None:
+    """Raises UnsupportedFeature naming the kind of a part that is no text: an image, a sound, a file."""
+    for message in messages:
+        content = message.get("content")
+        for part in content if isinstance(content, list) else ():
+            kind = part.get("type", "text") if isinstance(part, dict) else "text"
+            if kind not in _WORDS:
+                raise UnsupportedFeature(feature=f"{kind} in a message (this engine reads words only)")
+
+
+#: Kinds of content parts that are words.
+_WORDS = frozenset({"text", "input_text", "output_text", "refusal"})
 
 
 def words_of(message: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ from modeld.engine.stream import EventStream
 from modeld.output.callgrammar import tool_grammar
 from modeld.output.parser import OutputParser
 from shared.errors import ContextOverflow, UnsupportedFeature
-from shared.protocol.api import Event, Prefill, Prefix, Usage
+from shared.protocol.api import Event, Prefill, Prefix, TextDelta, Usage
 
 Send = Callable[[list[Event]], None]
 
@@ -85,7 +85,13 @@ class TurnRunner:
         prompt = self._fill_prompt(job)
         budget = self._budget(prompt.tokens)
         options = decode_options(job.params, self._advised, self._capabilities, budget)
-        run = Run(self._engine, self._activity, job.turn, send)
+        said: list[str] = []
+
+        def gather(events: list[Event]) -> None:
+            said.extend(event.text for event in events if isinstance(event, TextDelta))
+            send(events)
+
+        run = Run(self._engine, self._activity, job.turn, gather)
         parser = OutputParser(prompt.format, job.params.stop)
         try:
             run.ensure(prompt.tokens, "fill")
@@ -95,7 +101,9 @@ class TurnRunner:
             run.cancelled = True
         finally:
             self._engine.end_turn()
-        return run.finish(parser, options.max_tokens == budget)
+        done = run.finish(parser, options.max_tokens == budget)
+        done.text = "".join(said)
+        return done
 
     def _fill_prompt(self, job: Fill) -> Prompt:
         from modeld.output.format import OutputFormat

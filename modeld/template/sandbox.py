@@ -82,6 +82,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         for name in _DROPPED_GLOBALS:
             self.globals.pop(name, None)
         self.filters["tojson"] = tojson
+        self.filters["safe"] = str  # what is added to Jinja's own safe text is escaped for HTML
         self.filters["replace"] = lambda text, *rest: self._bounded_replace(str(text))(*rest)
         self.filters["join"] = lambda items, mark="", attribute=None: self._join_filter(items, mark, attribute)
         self.filters["indent"] = _bounded_indent(self.filters["indent"])

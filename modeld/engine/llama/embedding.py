@@ -10,7 +10,6 @@ from modeld.engine.contract import Aborted, AbortFlag
 from modeld.engine.llama.library import set_fields
 from modeld.engine.llama.memory import watch_abort
 from modeld.engine.llama.model import ContextPlan, LoadedContext
-from modeld.engine.llama.sampler import Batch
 from shared.errors import ContextOverflow, EngineFailed
 
 _UNSPECIFIED, _NONE, _MEAN = -1, 0, 1  # llama_pooling_type
@@ -21,6 +20,8 @@ class Embedder:
     """Made cheap; its context is opened at the first use and kept. Longest text: `BATCH` tokens."""
 
     BATCH = 512
+    #: Texts in one evaluation.
+    TEXTS = 16
 
     def __init__(
         self, api: Any, native: LoadedContext, plan: ContextPlan, abort: AbortFlag, abort_callback: Any
@@ -31,16 +32,24 @@ class Embedder:
         self._abort = abort
         self._abort_callback = abort_callback
         self._context: Any = None
-        self._batch: Batch | None = None
+        self._batch: Any = None
 
     def embed(self, texts: Sequence[Sequence[int]]) -> list[list[float]]:
-        """One vector a text, L2-normalised. Raises ContextOverflow, Aborted."""
-        batch = self._open()
-        return [self._one(batch, text) for text in texts]
+        """One vector a text, L2-normalised; texts share evaluations. Raises ContextOverflow, Aborted."""
+        for text in texts:
+            if len(text) > self.BATCH:
+                raise ContextOverflow(context=self.BATCH, resident=0, additional=len(text))
+        self._open()
+        vectors = [[0.0] * int(self._api.llama_model_n_embd_out(self._native.model)) for _ in texts]
+        for numbers in packed([len(text) for text in texts], self.BATCH, self.TEXTS):
+            self._evaluate([texts[number] for number in numbers])
+            for sequence, number in enumerate(numbers):
+                vectors[number] = self._vector(sequence)
+        return vectors
 
-    def _open(self) -> Batch:
-        if self._batch is not None:
-            return self._batch
+    def _open(self) -> None:
+        if self._context:
+            return
         api = self._api
         params = api.llama_context_default_params()
         set_fields(
@@ -48,7 +57,8 @@ class Embedder:
             n_ctx=self.BATCH,
             n_batch=self.BATCH,
             n_ubatch=self.BATCH,
-            n_seq_max=1,
+            n_seq_max=self.TEXTS,
+            kv_unified=True,
             n_threads=self._plan.threads,
             n_threads_batch=self._plan.threads,
             embeddings=True,
@@ -64,28 +74,35 @@ class Embedder:
             raise EngineFailed(reason="llama.cpp cannot make a context for embeddings")
         watch_abort(api, context, self._abort_callback, self._abort)
         self._context = context
-        self._batch = Batch(api, self.BATCH)
-        return self._batch
+        self._batch = api.llama_batch_init(self.BATCH, 0, 1)
 
-    def _one(self, batch: Batch, text: Sequence[int]) -> list[float]:
-        api, context = self._api, self._context
-        if len(text) > self.BATCH:
-            raise ContextOverflow(context=self.BATCH, resident=0, additional=len(text))
-        if not text:
-            return [0.0] * int(api.llama_model_n_embd(self._native.model))
+    def _evaluate(self, texts: Sequence[Sequence[int]]) -> None:
+        """Each text as a sequence of its own, all in one batch."""
+        api, context, batch = self._api, self._context, self._batch
+        at = 0
+        for sequence, text in enumerate(texts):
+            for position, token in enumerate(text):
+                batch.token[at], batch.pos[at], batch.n_seq_id[at] = token, position, 1
+                batch.seq_id[at][0], batch.logits[at] = sequence, True
+                at += 1
+        batch.n_tokens = at
         memory = api.llama_get_memory(context)
         if memory:
             api.llama_memory_clear(memory, False)
-        native = batch.fill(text, 0, 0, logits=True, every=True)
-        done = api.llama_decode(context, native) if memory else api.llama_encode(context, native)
+        if self._abort:
+            raise Aborted
+        done = api.llama_decode(context, batch) if memory else api.llama_encode(context, batch)
         if done == _ABORTED or self._abort:
             raise Aborted
         if done != 0:
             raise EngineFailed(reason=f"the embedding could not be computed ({done})")
-        pointer = api.llama_get_embeddings_seq(context, 0)
+
+    def _vector(self, sequence: int) -> list[float]:
+        api = self._api
+        pointer = api.llama_get_embeddings_seq(self._context, sequence)
         if not pointer:
             raise EngineFailed(reason="the model gives no embedding")
-        vector = pointer[: api.llama_model_n_embd_out(self._native.model)]
+        vector: list[float] = pointer[: api.llama_model_n_embd_out(self._native.model)]
         length = math.sqrt(sum(value * value for value in vector))
         return [value / length for value in vector] if length else vector
 
@@ -94,4 +111,21 @@ class Embedder:
         if self._context:
             self._api.llama_free(self._context)
             self._context = None
+        if self._batch is not None:
+            self._api.llama_batch_free(self._batch)
             self._batch = None
+
+
+def packed(sizes: Sequence[int], most_tokens: int, most_texts: int) -> list[list[int]]:
+    """Which texts are evaluated together, by their numbers, in order. Empty ones are left out."""
+    batches: list[list[int]] = []
+    left = 0
+    for number, size in enumerate(sizes):
+        if size == 0:
+            continue
+        if not batches or size > left or len(batches[-1]) == most_texts:
+            batches.append([])
+            left = most_tokens
+        batches[-1].append(number)
+        left -= size
+    return batches

@@ -135,7 +135,7 @@ class LoadedContext:
             self._adapters.append(adapter)
         if self._adapters:
             count = len(self._adapters)
-            pointers = (ctypes.c_void_p * count)(*self._adapters)
+            pointers = (api.llama_adapter_lora_p_ctypes * count)(*self._adapters)
             scales = (ctypes.c_float * count)(*([1.0] * count))
             if api.llama_set_adapters_lora(self.context, pointers, count, scales) != 0:
                 raise self._failed("weights", "the adapters cannot be applied")
