@@ -34,17 +34,19 @@ def _bridge(table: Table, home: Home) -> None:
         subprocess.run([sys.executable, "-c", "import asyncio"], check=True)
         interpreter.append(time.perf_counter() - started)
         bridge.append(_initialize_once(home))
-    table.at_most("spawn to ACP initialize answer", bridge, 150, "ms", scale=1000)
+    table.at_most("spawn to ACP initialize answer, daemon up", bridge, 150, "ms", scale=1000)
     ratios = [ours / theirs for ours, theirs in zip(bridge, interpreter, strict=True)]
     table.at_most("the same, in interpreters that import asyncio", ratios, 2.5, "times")
     pid = home.status()["pid"]
     table.at_most("session/new, daemon up", _new_sessions(home), 100, "ms", scale=1000)
     os.kill(pid, signal.SIGSTOP)
     try:
+        table.at_most("spawn to ACP initialize answer, daemon hung", _initialize(home), 150, "ms", scale=1000)
         table.at_most("session/new, daemon hung", _new_sessions(home), 100, "ms", scale=1000)
     finally:
         os.kill(pid, signal.SIGCONT)
     home.run("modeld", "stop")
+    table.at_most("spawn to ACP initialize answer, daemon down", _initialize(home), 150, "ms", scale=1000)
     table.at_most("session/new, daemon down", _new_sessions(home), 100, "ms", scale=1000)
     with home.bridge() as editor:
         editor.initialize()
@@ -52,6 +54,10 @@ def _bridge(table: Table, home: Home) -> None:
         time.sleep(1.0)  # late imports and first updates are part of what it takes
         memory = psutil.Process(editor.process.pid).memory_info().rss
     table.at_most("bridge, resident", [memory / MIB], 45, "MiB")
+
+
+def _initialize(home: Home) -> list[float]:
+    return [_initialize_once(home) for _ in range(5)]
 
 
 def _initialize_once(home: Home) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_bridge.session import database
 from acp_bridge.session.database import PAGE, STEPS
 from acp_bridge.session.events import Card, Said, TextPart, TurnEnded, UserSaid
 from acp_bridge.session.recorder import Recorder
@@ -92,6 +93,30 @@ async def test_many_conversations_and_a_long_one(store: Store) -> None:
     loaded = await store.load("long")
     assert loaded is not None
     assert len(loaded.events) == scaled(5000)
+
+
+async def test_the_first_page_costs_the_same_however_many_there_are(tmp_path: Path) -> None:
+    def steps_of(count: int) -> int:
+        db = database.connect(tmp_path / f"{count}.db")
+        for number in range(count):
+            row = database.row_of(Conversation(id=f"{number:04}", cwd="/w", created=number, updated=number))
+            database.upsert(db, row)
+            db.execute(
+                "insert into events values(?, 0, ?)", (f"{number:04}", database.encoded(Said(message="m", text="hi")))
+            )
+        steps = 0
+
+        def step() -> int:
+            nonlocal steps
+            steps += 1
+            return 0
+
+        db.set_progress_handler(step, 1)
+        assert len(database.page(db, None, None, set())) == PAGE
+        db.close()
+        return steps
+
+    assert steps_of(scaled(10_000)) < steps_of(2 * PAGE) * 1.2
 
 
 async def test_one_damaged_event_does_not_spoil_the_rest(store: Store, tmp_path: Path) -> None:
