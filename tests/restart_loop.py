@@ -184,7 +184,7 @@ class RestartLoop:
         self.tally.picks += 1
 
     def _refused(self, seat: Seat, pending: Any, asked: float, how: End) -> None:
-        """After a stop at once, else when the daemon was not back in time: one typed line, nobody answered."""
+        """After a stop at once, else when the daemon was not back in time: one typed line; there is nobody who could answer."""
         kind, data = outcome(seat, pending)
         took = time.monotonic() - asked
         if how == "stop":
@@ -194,7 +194,6 @@ class RestartLoop:
             assert (kind, data["retryable"]) == ("daemon_restarting", True), (kind, data)
             self.tally.retryable.append(took)
         assert data["lines"] == 1, data
-        assert texts(pending) == [], "no model answered"
         self.tally.prompted("refused after a stop" if how == "stop" else "ended in one retryable line")
 
     # --- after ---------------------------------------------------------------------------------
@@ -245,12 +244,3 @@ def allowed(option: dict[str, Any], expected: Shape, *, current: bool = True, gr
     assert len(values(option)) == len(listed)
     if current:
         assert option["currentValue"] == expected[0], f"{option['currentValue']} for {expected[0]}"
-
-
-def texts(pending: Any) -> list[tuple[float, str]]:
-    """The pieces of an answer that a prompt showed."""
-    return [
-        (at, update["content"].get("text", ""))
-        for at, update in pending.updates
-        if update["sessionUpdate"] == "agent_message_chunk"
-    ]

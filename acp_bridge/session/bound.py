@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from shared.errors import ModeldError
+from shared.errors import DaemonError, ModeldError
 from shared.protocol import api
 
 if TYPE_CHECKING:
@@ -82,7 +82,13 @@ class BoundLocal:
             return  # it ends with its ttl
 
     async def count(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> api.CountResult:
-        """Tokens under the model's own template."""
+        """Tokens under the model's own template. Waits for a modeld that restarts, as the turn itself does."""
         params = api.CountParams(model=self.name, messages=messages, tools=tools)
-        result: api.CountResult = await self._daemon.call("model/count", params, api.CountResult)
-        return result
+        deadline = anyio.current_time() + self._settings.gap_wait
+        while True:
+            try:
+                return await self._daemon.call("model/count", params, api.CountResult)
+            except DaemonError as error:
+                if not error.retryable or anyio.current_time() >= deadline:
+                    raise
+            await anyio.sleep(self._settings.away_check / 5)

@@ -81,8 +81,7 @@ class LocalModel:
     async def _through_gap(
         self, params: api.TurnParams, on_event: OnEvent, cancel: Cancel, asker: Asker
     ) -> api.TurnResult:
-        """The turn; asked again, within `gap_wait`, when modeld restarted before any of the answer was shown."""
-        deadline = self._clock.awake() + self._settings.gap_wait
+        """The turn; asked once more when modeld restarted before any of the answer was shown, and is back in time."""
         answered: list[bool] = []
 
         def seen(event: api.Event) -> None:
@@ -90,13 +89,13 @@ class LocalModel:
                 answered.append(True)
             on_event(event)
 
-        while True:
-            try:
-                return await self._daemon.turn(params, seen, cancel)
-            except DaemonRestarting:
-                if answered or self._clock.awake() >= deadline:
-                    raise
-            await self._daemon.wait(cancel, asker.waiting)
+        try:
+            return await self._daemon.turn(params, seen, cancel)
+        except DaemonRestarting:
+            if answered:
+                raise
+        await self._daemon.wait(cancel, asker.waiting)
+        return await self._daemon.turn(params, seen, cancel)
 
     async def load(
         self, name: str, asker: Asker, cancel: Cancel, card: str, config: api.LoadConfig | None = None

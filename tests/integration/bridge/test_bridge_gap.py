@@ -289,6 +289,36 @@ async def test_what_does_not_fit_is_left_out_whole_and_said(bench: Bench) -> Non
         assert "question 0" in str(daemon.turns[0].messages)
 
 
+async def test_counting_waits_for_a_daemon_that_comes_back(bench: Bench) -> None:
+    """A long conversation is counted before its turn: a gap that begins right there is the same gap."""
+    from bridge_fakes import active
+
+    quick(bench, gap_wait=5.0)
+    async with anyio.create_task_group() as group:
+        first, second = FakeDaemon(bench.folder / "run", "aaaaaaaa-1"), FakeDaemon(bench.folder / "run", "bbbbbbbb-2")
+        for daemon in (first, second):
+            daemon.status = msgspec.structs.replace(daemon.status, active=active("alpha", 400))
+        second.count = api.CountResult(each=[100], total=110)
+        bench.attach(first)
+        group.start_soon(first.serve)
+        async with bridge(bench) as client:
+            await client.initialize()
+            session = await client.new()
+            await client.wait_for(lambda: bench.core.daemon.status is not None)
+
+            async def goes(call: Call) -> Any:
+                bench.attach(second)
+                group.start_soon(second.serve)
+                first.close()
+                await anyio.sleep_forever()
+
+            first.answers["model/count"] = goes
+            assert (await client.prompt(session, "x" * 800))["stopReason"] == "end_turn"
+            assert first.turns == []
+            assert len(second.turns) == 1
+            second.close()
+
+
 async def test_a_message_larger_than_the_window_says_the_numbers(bench: Bench) -> None:
     from shared.errors import ContextOverflow
 

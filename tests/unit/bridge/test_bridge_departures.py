@@ -17,8 +17,6 @@ def test_who_comes_later_counts_from_the_first_note(tmp_path: Path) -> None:
     assert Departures(tmp_path / "gone").noted(["b"], 140.0) == {"b": 10.0}
     later = Departures(tmp_path / "gone").noted(["a", "b"], 150.0)
     assert later == {"a": 0.0, "b": 20.0}, "what was swept is forgotten"
-        "what was swept is forgotten"
-    )
 
 
 def test_a_clock_that_was_set_back_starts_anew(tmp_path: Path) -> None:
