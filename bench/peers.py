@@ -9,13 +9,13 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tarfile
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
 from bench.table import Table, spread
+from vendored import source_archive
 from weights import CACHE
 
 BUILD_SECONDS = 3600
@@ -41,9 +41,7 @@ def build() -> Path:
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="peers-") as name:
         work = Path(name)
-        download = [sys.executable, "-m", "pip", "download", "-q", "--no-deps"]
-        _run([*download, "--no-binary", ":all:", "-d", str(work), f"llama-cpp-python=={release}"])
-        (archive,) = work.glob("*.tar.gz")
+        archive = source_archive(work)
         with tarfile.open(archive) as content:
             content.extractall(work, filter="data")
         (source,) = work.glob("*/vendor/llama.cpp")

@@ -108,18 +108,29 @@ def _thoughts(got: tuple[str, str, Any, str]) -> str:
     return "yes" if "deep thoughts" in reasoning and "deep thoughts" not in text else "NO"
 
 
+def written_by(template: Template, assistant: dict[str, Any]) -> str:
+    """What a model of this template writes behind the whole prompt to say a message. Raises TemplateFailed."""
+    begin, written = _written(template, assistant)
+    opened = template.render([USER], [TOOL])[len(begin) :].strip()  # what the prompt says for the model
+    return written.removeprefix(opened).lstrip("\n") if opened and written.startswith(opened) else written
+
+
 def _read(template: Template, assistant: dict[str, Any]) -> tuple[str, str, Any, str]:
     """Text, reasoning and calls that our parser reads from what the template writes, and that itself."""
+    prompt, written = _written(template, assistant)
+    text, reasoning, calls = _parse(template.output_format(prompt), written)
+    return text, reasoning, calls, written
+
+
+def _written(template: Template, assistant: dict[str, Any]) -> tuple[str, str]:
+    """The prompt as far as history keeps it, and what follows it for the message."""
     prompt = template.render([USER], [TOOL])
     whole = template.render([USER, assistant], [TOOL], add_generation_prompt=False)
     at = _common(prompt, whole)
     if at < len(prompt):  # the template opens something in a prompt that it does not keep in history
         opened = max(prompt.rfind("<", 0, at), prompt.rfind("[", 0, at))
         at = opened if opened > max(prompt.rfind(">", 0, at), prompt.rfind("]", 0, at)) else at
-    form = template.output_format(prompt[:at])
-    written = _without_end(whole[at:])
-    text, reasoning, calls = _parse(form, written)
-    return text, reasoning, calls, written
+    return prompt[:at], _without_end(whole[at:])
 
 
 def _parse(form: OutputFormat, written: str) -> tuple[str, str, Any]:
