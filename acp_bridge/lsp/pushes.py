@@ -64,6 +64,8 @@ class Pushes:
             self._tell_version(raw)
 
     def _tell_progress(self, progress: wire.Progress | None) -> None:
+        if progress is not None and progress.mine and self._window.busy:
+            progress = None  # its own events tell more
         before, self._progress = self._progress, progress
         if before is not None and (progress is None or progress.model != before.model):
             ended = wire.Progress(

@@ -13,6 +13,7 @@ import msgspec
 from acp_bridge.lsp import wire
 from acp_bridge.session.cancel import Cancel
 from acp_bridge.session.question import SWITCH_ALWAYS
+from acp_bridge.session.stages import loading_title
 from shared.errors import ModeldError
 from shared.protocol.faults import InvalidParams
 
@@ -40,6 +41,7 @@ class Work:
         self.model = ""
         self.cancel = Cancel()
         self.answered = False  # the editor has its answer: nothing more is shown of this work
+        self.loads: wire.Progress | None = None
 
 
 class Window:
@@ -123,6 +125,7 @@ class Window:
                     outcome.set_result(result)
             finally:
                 self.works.discard(work)
+                self._loaded(work)
                 if not outcome.done():
                     outcome.cancel()
 
@@ -159,6 +162,23 @@ class Window:
     def busy(self) -> bool:
         """This window waits for a model."""
         return bool(self.works)
+
+    def loading(self, work: Work, event: api.Loading) -> None:
+        """How far a load of this window is: its own events say it step by step, the status only now and then."""
+        work.loads = wire.Progress(
+            operation="switch" if event.unloads else "load",
+            model=event.model,
+            text=loading_title(event.model, event.fraction, event.unloads),
+            mine=True,
+            fraction=event.fraction,
+        )
+        self.tell("modeld/progress", work.loads, latest="progress")
+
+    def _loaded(self, work: Work) -> None:
+        """Whatever became of the load, it no longer goes on."""
+        if work.loads is not None:
+            ended = msgspec.structs.replace(work.loads, text="", fraction=None, done=True)
+            self.tell("modeld/progress", ended)
 
     def answered(self, result: api.TurnResult) -> None:
         """What is learned from a turn that ended."""

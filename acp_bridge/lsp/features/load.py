@@ -47,6 +47,8 @@ class Shown:
         stage = stage_text(event)
         if stage is not None:
             self.done.report(*stage)
+        if isinstance(event, api.Loading):
+            self._window.loading(self._work, event)
         self._stream(turn_event(event))
 
     def waiting(self, text: str) -> None:

@@ -14,6 +14,9 @@ from shared.errors import ModeldError
 from shared.protocol import api
 from shared.protocol.faults import RequestCancelled
 
+#: How long the list may take to show what was fetched.
+LISTED_S = 2.0
+
 if TYPE_CHECKING:
     from acp_bridge.core import Core
     from acp_bridge.lsp.window import Window
@@ -72,8 +75,10 @@ async def _pull(window: Window, params: wire.PullParams, work: Work) -> wire.Pul
         raise
     finally:
         shown.end()
-    await core.models.look(0.0)
-    return wire.Pulled(model=result.name, path=result.path, size_bytes=result.size_bytes)
+    await core.models.look(LISTED_S)
+    shelf = await core.models.shelf()
+    listed = next((row.name for row in shelf.rows if row.path == result.path), result.name)
+    return wire.Pulled(model=listed, path=result.path, size_bytes=result.size_bytes)
 
 
 async def _by_daemon(core: Core, params: wire.PullParams, work: Work, shown: Shown) -> api.PullResult:

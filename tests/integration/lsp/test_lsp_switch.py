@@ -181,6 +181,11 @@ async def test_load_replaces_nothing_and_switch_does(pair: tuple[Window, FakeDae
     assert kinds == ["begin", "report", "end"]
     report = editor.other_progress[1]["value"]
     assert (report["percentage"], report["message"]) == (50, "Loading alpha (50 %, unloading beta)")
+    told = editor.of("modeld/progress")
+    assert [(one["operation"], one["fraction"], one["mine"], one["done"]) for one in told] == [
+        ("switch", 0.5, True, False),
+        ("switch", None, True, True),
+    ]
     assert (await editor.request("modeld/models"))["picked"] == "alpha"
 
 
