@@ -36,9 +36,10 @@ fuzz:
 bench:
 	@$(RUN) scripts/prepare.py dev openvino llama && .venv/bin/python -m bench $(ARGS)
 
-# the references made from the code: docs/errors.md, docs/settings.md
+# the references made from the code, then the site: docs/_build/index.html
 docs:
-	@$(RUN) scripts/prepare.py dev && .venv/bin/python scripts/references.py
+	@$(RUN) scripts/prepare.py dev docs mcp openvino remote && .venv/bin/python scripts/references.py \
+	&& .venv/bin/python -m sphinx -q -W --keep-going -b html docs docs/_build && echo docs/_build/index.html
 
 # constraints.txt anew, from the newest versions that pyproject.toml allows
 lock:

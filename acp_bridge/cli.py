@@ -9,14 +9,17 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from shared.completion import SHELLS, candidates, script
 from shared.errors import ModeldError
 from shared.version import __version__
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; gives the exit code."""
+    if arguments[:1] == ["complete"]:
+        return _complete(list(arguments[1:]))
     try:
-        return _run(_parser().parse_args(arguments))
+        return _run(parser().parse_args(arguments))
     except ModeldError as error:
         sys.stderr.write(f"acp-bridge: {error.message}\n")
         return 1
@@ -42,12 +45,23 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "doctor":
         from acp_bridge.reports import doctor
 
-        return int(doctor(as_json=options.json))
-    _parser().print_help(sys.stderr)
+        return int(doctor(as_json=options.json, bundle=options.bundle))
+    if options.command == "completion":
+        sys.stdout.write(script("acp-bridge", options.shell))
+        return 0
+    parser().print_help(sys.stderr)
     return 2
 
 
-def _parser() -> argparse.ArgumentParser:
+def _complete(words: list[str]) -> int:
+    """What a shell asks for: one candidate a line."""
+    given = words[1:] if words[:1] == ["--"] else words
+    sys.stdout.write("".join(f"{word}\n" for word in candidates(parser(), given, list)))
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """Every command with its options."""
     parser = argparse.ArgumentParser(prog="acp-bridge", description="Local models in your editor, through modeld.")
     parser.add_argument("--version", action="version", version=f"acp-bridge {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
@@ -59,6 +73,9 @@ def _parser() -> argparse.ArgumentParser:
     for name, text in (("models", "the models an editor would show"), ("doctor", "check what works")):
         reading = commands.add_parser(name, help=text)
         reading.add_argument("--json", action="store_true", help="for programs")
+    reading.add_argument("--bundle", metavar="FILE", help="also write a zip to show to others: no secrets, no names")
+    completion = commands.add_parser("completion", help="print what makes a shell complete commands")
+    completion.add_argument("shell", choices=SHELLS)
     return parser
 
 

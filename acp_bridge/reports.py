@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -12,9 +13,9 @@ import msgspec
 
 from acp_bridge.app import make_core
 from acp_bridge.core import Core
-from acp_bridge.doctor import Finding, editor_findings, findings, provider_findings
+from acp_bridge.doctor import Finding, editor_findings, findings, provider_findings, report_text
 from shared.errors import ModeldError
-from shared.paths import config_file, data_root
+from shared.paths import DataRoot, config_file, data_root
 from shared.settings import load_settings
 
 #: How long a report waits for a complete look at the library.
@@ -37,7 +38,7 @@ def models(*, as_json: bool) -> int:
     return 0
 
 
-def doctor(*, as_json: bool) -> int:
+def doctor(*, as_json: bool, bundle: str | None = None) -> int:
     """Findings, each with its next step; 0 when everything works, else 1."""
     try:
         core = anyio.run(_looked_around)
@@ -52,7 +53,22 @@ def doctor(*, as_json: bool) -> int:
             _print(f"{'ok  ' if one.good else 'note' if one.optional else 'NO  '} {one.about}: {one.text}")
             if one.fix:
                 _print(f"     -> {one.fix}")
+    if bundle is not None:
+        _write_bundle(Path(bundle).expanduser().absolute(), found)
     return 0 if all(one.good or one.optional for one in found) else 1
+
+
+def _write_bundle(path: Path, found: list[Finding]) -> None:
+    """The findings as a file to show to others; modeld's own report has its logs."""
+    from shared import report
+
+    try:
+        root: DataRoot | None = data_root()
+    except ModeldError:
+        root = None
+    parts = {"report.txt": report_text(found), "report.json": msgspec.json.encode(found).decode()}
+    names = report.write(path, parts, root)
+    sys.stderr.write(f"wrote {path}: {', '.join(names)}; look through it before you send it\n")
 
 
 def _editors() -> list[Finding]:

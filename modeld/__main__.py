@@ -12,6 +12,10 @@ def main(arguments: list[str] | None = None) -> int:
         from modeld.cli.serve import main as serve
 
         return serve(given[1:])
+    if given[:1] == ["complete"]:
+        from modeld.cli.completion import complete
+
+        return complete(given[1:])
     if given[:1] in (["acp"], ["lsp"]):
         return _bridge(given)
     from modeld.cli.app import run

@@ -1,20 +1,26 @@
-"""Writes docs/errors.md, docs/settings.md and docs/lsp.md from the tables in the code (`make docs`).
+"""Writes the reference pages of docs/ from the tables and parsers in the code (`make docs`).
 
 A test compares the files with what this would write.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
+import commands_page as commands_reference  # noqa: E402 - after the path
+import licences  # noqa: E402 - after the path
+from acp_bridge import cli  # noqa: E402 - after the path
 from acp_bridge.lsp import wire  # noqa: E402 - after the path
-from shared import errors, settings  # noqa: E402 - after the path
+from modeld.cli import app  # noqa: E402 - after the path
+from shared import errors, settings, version  # noqa: E402 - after the path
 
 DOCS = ROOT / "docs"
 NOTE = "Written by `make docs` from `{source}`; a test keeps both in step.\n"
@@ -121,7 +127,56 @@ def _values() -> list[type[msgspec.Struct]]:
     return [kind for kind in own if issubclass(kind, bases) and kind not in bases]
 
 
-PAGES = {"errors.md": errors_page, "settings.md": settings_page, "lsp.md": lsp_page}
+def commands_page() -> str:
+    """Both commands with every option, from their parsers."""
+    lines = [
+        "# Commands",
+        "",
+        NOTE.format(source="modeld/cli/app.py` and `acp_bridge/cli.py"),
+        "`python -m modeld` and `python -m acp_bridge` are the same commands. Completion in a shell: put",
+        "`source <(modeld completion bash)` and `source <(acp-bridge completion bash)` into its start file (zsh and",
+        "fish have theirs).",
+        "",
+        *commands_reference.page(parsers()),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """The parser of each program."""
+    return {"modeld": app.parser(), "acp-bridge": cli.parser()}
+
+
+def licences_page() -> str:
+    """What comes with an installation, and under which licences."""
+    lines = [
+        "# Licences",
+        "",
+        NOTE.format(source="scripts/licences.py"),
+        "modeld itself: Apache-2.0. These distributions come with it, with the licence that their own metadata states;",
+        "the versions of a release are those of `constraints.txt`. llama-cpp-python carries llama.cpp (MIT).",
+        "",
+        "| distribution | comes with | licence |",
+        "| --- | --- | --- |",
+        *(f"| {name} | {extras} | {_cell(licence)} |" for name, extras, licence in licences.rows()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def man_page(program: str) -> str:
+    """The man page of a command."""
+    return commands_reference.man(program, parsers()[program], version.__version__)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "errors.md": errors_page,
+    "settings.md": settings_page,
+    "lsp.md": lsp_page,
+    "commands.md": commands_page,
+    "licences.md": licences_page,
+    "man/modeld.1": lambda: man_page("modeld"),
+    "man/acp-bridge.1": lambda: man_page("acp-bridge"),
+}
 
 
 def _cell(text: str) -> str:
@@ -144,6 +199,7 @@ def main() -> int:
     """Write the pages."""
     DOCS.mkdir(exist_ok=True)
     for name, page in PAGES.items():
+        (DOCS / name).parent.mkdir(exist_ok=True)
         (DOCS / name).write_text(page(), encoding="utf-8")
         print(f"docs/{name}")
     return 0

@@ -15,7 +15,7 @@ import editor
 from prepare import setup
 from steps import BIN, PYTHON, ROOT, StepFailed, fail, say, shown
 
-REQUIRED = ("dev", "mcp", "openvino", "remote")
+REQUIRED = ("dev", "docs", "mcp", "openvino", "remote")
 OPTIONAL = ("editor", "llama")
 PLATFORMS = ("linux", "darwin", "win32")
 

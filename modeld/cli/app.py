@@ -8,6 +8,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from modeld.cli import codes
+from shared.completion import SHELLS
 from shared.errors import ModeldError
 from shared.version import __version__
 
@@ -63,12 +64,12 @@ def parser() -> argparse.ArgumentParser:
 def _daemon_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     add("serve", "serve in the foreground (see `modeld serve --help`)", "serve_help")
     start = add("start", "start modeld in the background and wait until it answers", "start")
-    start.add_argument("--backend", choices=("auto", "llama", "openvino", "none", "scripted"))
+    _backend(start)
     stop = add("stop", "stop every modeld of this data root: drain the running turn, unload, release", "stop")
     stop.add_argument("--drain", type=float, metavar="SECONDS", help="how long the running turn may still take")
     restart = add("restart", "start anew between two turns; replaces an older version by this one", "restart")
     restart.add_argument("--drain", type=float, metavar="SECONDS", help="how long the running turn may still take")
-    restart.add_argument("--backend", choices=("auto", "llama", "openvino", "none", "scripted"))
+    _backend(restart)
     status = add("status", "what modeld does now, and why", "status", reads=True)
     status.add_argument("--watch", action="store_true", help="a live view; when piped, each change as text")
     status.add_argument("--all", action="store_true", help="every instance, not only the one that counts")
@@ -81,8 +82,20 @@ def _daemon_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     service.add_argument("--backend", choices=("auto", "llama", "openvino", "none"))
     service.add_argument("--print", dest="print_only", action="store_true", help="print the file that would be written")
     add("version", "print the version", "version", reads=True)
+    completion = add("completion", "print what makes a shell complete commands", "completion")
+    completion.add_argument("shell", choices=SHELLS)
     doctor = add("doctor", "look for what could keep modeld from working", "doctor", reads=True)
     doctor.add_argument("--bundle", metavar="FILE", help="also write a zip to show to others: no secrets, no names")
+
+
+def _backend(command: argparse.ArgumentParser) -> None:
+    """`scripted` is the engine of the tests: accepted, not offered."""
+    command.add_argument(
+        "--backend",
+        choices=("auto", "llama", "openvino", "none", "scripted"),
+        metavar="auto|llama|openvino|none",
+        help="the engine that serves, for the life of the daemon",
+    )
 
 
 def _model_commands(add: Callable[..., argparse.ArgumentParser]) -> None:

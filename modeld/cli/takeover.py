@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import sys
 
-import anyio
-import anyio.to_thread
-
 from modeld.cli import codes
 from modeld.cli.client import Connection, Target
 from modeld.cli.context import Context

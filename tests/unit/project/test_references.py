@@ -24,7 +24,9 @@ def references() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["errors.md", "lsp.md", "settings.md"])
+@pytest.mark.parametrize(
+    "name", ["commands.md", "errors.md", "lsp.md", "man/acp-bridge.1", "man/modeld.1", "settings.md"]
+)
 def test_page_is_in_step_with_the_code(name: str) -> None:
     assert (ROOT / "docs" / name).read_text(encoding="utf-8") == references().PAGES[name](), "run make docs"
 
