@@ -13,7 +13,7 @@ from modeld.engine.host import WorkerHost
 from modeld.engine.messages import ToWorker
 from modeld.slot import desk
 from modeld_process import ENDLESS, Client, Modeld, eventually, write_models, write_script
-from shared.errors import BackendMismatch, ModeldError, ModelSwitchRequired
+from shared.errors import BackendMismatch, ModeldError, ModelLoadFailed, ModelSwitchRequired
 from shared.paths import DataRoot
 from shared.protocol import api
 from shared.protocol.faults import InvalidParams
@@ -235,6 +235,42 @@ async def test_an_adapter_in_use_is_not_removed(models: DataRoot, tmp_path: Path
         assert (await client.call("library/remove", remove, api.RemoveResult)).freed_bytes > 0
 
 
+# --- what a load answers -----------------------------------------------------------------------
+
+
+async def test_a_load_answers_with_what_was_really_used(models: DataRoot) -> None:
+    asked = api.LoadConfig(num_ctx=1024, num_batch=128, kv_type="f32", flash_attention=False)
+    async with Modeld(models, "llama") as modeld, modeld.client() as client:
+        active = (await client.load("a", config=asked)).active
+        assert (active.num_ctx, active.num_batch, active.kv_type, active.flash_attention) == (1024, 128, "f32", False)
+        assert (active.device, active.gpu_layers, active.bos_policy) == ("CPU", 0, "none")
+        assert active.runtime_digest
+        assert len(active.template_digest) == 64
+        status = await client.status()
+        assert status.active == active
+        assert status.effective_context == 1024
+        assert active.reserved_bytes == status.memory.measured_bytes
+        assert status.memory.measured_bytes is not None
+        assert status.memory.measured_bytes > 0
+        assert status.memory.required_bytes is not None
+
+
+async def test_a_failed_switch_leaves_failed_and_never_the_old_model(models: DataRoot) -> None:
+    async with scripted(models, SHORT) as modeld, modeld.client() as client:
+        first = await client.load("a")
+        write_script(models.path, [SHORT], load_failure="no such tensor")
+        with pytest.raises(ModelLoadFailed):
+            await client.load("b", allow_switch=True)
+        status = await client.until_state("Failed")
+        assert (status.active, status.worker_pid) == (None, None)
+        assert status.generation > first.generation
+        assert status.last_error is not None
+        assert status.last_error["data"]["model"] == "b"
+        await eventually(lambda: modeld.workers() == [], "no worker is left")
+        write_script(models.path, [SHORT])
+        assert (await client.turn("a", "short").end()).finish_reason == "stop", "a turn loads again what it needs"
+
+
 # --- backends ----------------------------------------------------------------------------------
 
 
@@ -252,22 +288,24 @@ async def test_a_model_of_another_backend_is_a_typed_refusal_that_names_it(data_
 # --- how long a turn gets ----------------------------------------------------------------------
 
 
+@pytest.mark.timeout(120)
 async def test_a_turn_without_a_limit_ends_by_itself_with_length(models: DataRoot) -> None:
     free = api.Sampling(temperature=0.0)
-    async with Modeld(models, "llama") as modeld, modeld.client() as client:
-        await client.load("a", config=api.LoadConfig(num_ctx=512))
-        half = await client.turn("a", params=free).end()
-        assert (half.finish_reason, half.usage.generated) == ("length", 256)
-        more = await client.turn("a", params=api.Sampling(temperature=0.0, max_tokens=300)).end()
-        assert (more.finish_reason, more.usage.generated) == ("length", 300)
-        full = await client.turn("a", params=FOREVER).end()
-        assert full.finish_reason == "context_full"
-    async with Modeld(models, "llama", MODELD_TURN_TOKENS="20") as modeld, modeld.client() as client:
-        few = await client.turn("a", params=free).end()
-        assert (few.finish_reason, few.usage.generated) == ("length", 20)
-    async with Modeld(models, "llama", MODELD_TURN_TOKENS="0") as modeld, modeld.client() as client:
+    one = {"MODELD_THREADS": "1"}  # two of them spin at each other's barriers on a loaded machine
+    async with Modeld(models, "llama", **one) as modeld, modeld.client() as client:
         await client.load("a", config=api.LoadConfig(num_ctx=256))
-        assert (await client.turn("a", params=free).end()).finish_reason == "context_full"
+        half = await client.turn("a", params=free).end(50.0)
+        assert (half.finish_reason, half.usage.generated) == ("length", 128)
+        more = await client.turn("a", params=api.Sampling(temperature=0.0, max_tokens=150)).end(50.0)
+        assert (more.finish_reason, more.usage.generated) == ("length", 150)
+        full = await client.turn("a", params=FOREVER).end(50.0)
+        assert full.finish_reason == "context_full"
+    async with Modeld(models, "llama", **one, MODELD_TURN_TOKENS="20") as modeld, modeld.client() as client:
+        few = await client.turn("a", params=free).end(50.0)
+        assert (few.finish_reason, few.usage.generated) == ("length", 20)
+    async with Modeld(models, "llama", **one, MODELD_TURN_TOKENS="0") as modeld, modeld.client() as client:
+        await client.load("a", config=api.LoadConfig(num_ctx=256))
+        assert (await client.turn("a", params=free).end(50.0)).finish_reason == "context_full"
 
 
 async def test_a_conversation_without_a_message_is_a_wrong_parameter(models: DataRoot) -> None:
