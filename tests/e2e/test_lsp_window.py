@@ -70,6 +70,7 @@ def test_switch_unload_and_forecast(home: Home) -> None:
     home.start("llama")
     with window(home) as editor:
         editor.initialize()
+        editor.until(lambda: editor.model("smollm2")["fit"], "a forecast, once the header is read")
         smol, gemma = editor.model("smollm2"), editor.model("gemma")
         assert smol["fit"]["verdict"] == "fits"
         loaded = editor.request("modeld/load", {"model": smol["id"]}, 120)

@@ -89,7 +89,7 @@ async def test_a_turn_with_partial_results(client: Client) -> None:
     assert "modeld/statusChanged" in client.pushed
 
 
-async def test_inline_completion_and_code_actions(client: Client) -> None:
+async def test_inline_completion(client: Client) -> None:
     with anyio.fail_after(30):
         await ask(client, "modeld/load", {"model": "alpha"})
         while "modeld/modelsChanged" not in client.pushed:
@@ -111,35 +111,6 @@ async def test_inline_completion_and_code_actions(client: Client) -> None:
             await anyio.sleep(0.02)  # the status that says what is loaded is on its way
         assert completed.items[0].insert_text == "return a"
         assert completed.items[0].range == types.Range(types.Position(1, 4), types.Position(1, 4))
-        problem = types.Diagnostic(
-            range=types.Range(types.Position(0, 4), types.Position(0, 5)), message="f is not documented"
-        )
-        actions = await client.text_document_code_action_async(
-            types.CodeActionParams(
-                text_document=types.TextDocumentIdentifier(URI),
-                range=types.Range(types.Position(0, 0), types.Position(1, 4)),
-                context=types.CodeActionContext(diagnostics=[problem]),
-            )
-        )
-        assert actions is not None
-        commands = [
-            action.command.command for action in actions if isinstance(action, types.CodeAction) and action.command
-        ]
-        assert commands == ["modeld.fix", "modeld.explain", "modeld.document", "modeld.tests"]
-        only = await client.text_document_code_action_async(
-            types.CodeActionParams(
-                text_document=types.TextDocumentIdentifier(URI),
-                range=types.Range(types.Position(0, 0), types.Position(1, 4)),
-                context=types.CodeActionContext(diagnostics=[problem], only=[types.CodeActionKind.QuickFix]),
-            )
-        )
-        assert only is not None
-        assert len(only) == 2
-        command = only[0].command
-        assert isinstance(command, types.Command)
-        assert command.arguments
-        target: Any = command.arguments[0]
-        assert target["problems"] == ["f is not documented"]
 
 
 async def test_a_cancel_is_answered_with_lsps_own_code(client: Client) -> None:
