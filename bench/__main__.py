@@ -9,12 +9,12 @@ import signal
 import sys
 from pathlib import Path
 
-from bench import conversations, library, peers, startup, turns
+from bench import conversations, installed, library, peers, startup, turns
 from bench.table import Table, machine
 from weights import GEMMA3, SMOLLM2, fetch
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
-PARTS = ("startup", "conversations", "llama", "openvino", "library")
+PARTS = ("startup", "installed", "conversations", "llama", "openvino", "library")
 BUDGETS_ADVICE = "Ratios count, absolute numbers drift with the machine; median (quartiles, number of samples)."
 
 
@@ -32,6 +32,8 @@ def main() -> int:
     table = Table()
     if "startup" in arguments.only:
         startup.measure(table, models)
+    if "installed" in arguments.only:
+        installed.measure(table)
     if "conversations" in arguments.only:
         conversations.measure(table)
     if "library" in arguments.only:
