@@ -1,27 +1,27 @@
-"""How many threads a decode uses while other programs want the processors too. Pure: the time is given.
+"""How many threads an engine uses while other programs want the processors too. Pure: the time is given.
 
-The threads of a decode meet at a barrier some hundred times a token, and each meeting waits for whichever thread
-the system has set aside. Measured on two busy cores: 3 to 9 tokens/s with two threads, 20 to 37 with one, 115 when
-nothing else runs. So the number is halved while the engine is kept from its processor, doubled again now and then,
-and a step is kept only when it was faster.
+Threads that compute together meet at a barrier some hundred times a token, and each meeting waits for whichever one
+the system has set aside. Measured on two busy cores: decode of 3 to 9 tokens/s with two threads, 20 to 37 with one,
+115 when nothing else runs; prefill of less than 18, 40 and 270. So the number is halved while the engine is kept from
+its processor, doubled again now and then, and a step is kept only when it was faster.
 """
 
 from __future__ import annotations
 
-#: One judgement (seconds of decode), and the fewest tokens it may rest on.
+#: One judgement (seconds of work), and the fewest tokens it may rest on.
 WINDOW_S = 0.25
 LEAST_TOKENS = 4
 #: The engine's own thread ran less of a window than this: somebody else had its processor.
 CONTENDED = 0.75
 #: A step must be faster by this factor to be kept: less is noise.
 FASTER = 1.1
-#: After a step that was none: this long until the next is tried, doubled each time (seconds of decode).
+#: After a step that was none: this long until the next is tried, doubled each time (seconds of work).
 PAUSE_S = 2.0
 MOST_PAUSE_S = 16.0
 
 
 class Pace:
-    """The threads of one engine's decodes. Kept over turns, since so is the load."""
+    """The threads of one engine. Kept over turns, since so is the load."""
 
     def __init__(self, full: int) -> None:
         """`full`: threads on a quiet machine, at least 1."""
@@ -34,19 +34,28 @@ class Pace:
         self._before: tuple[int, float] | None = None
 
     def begin(self, wall: float, cpu: float) -> None:
-        """A decode begins: `wall` in seconds of a clock that does not go back, `cpu` in seconds of this thread."""
+        """A prefill or a decode begins: `wall` in seconds of a clock that does not go back, `cpu` of this thread.
+
+        A trial that the last one left open is undone: rates of the two cannot be compared.
+        """
+        if self._before is not None:
+            self.threads, _ = self._before
+            self._before = None
+        self._open(wall, cpu)
+
+    def _open(self, wall: float, cpu: float) -> None:
         self._tokens, self._wall, self._cpu = 0, wall, cpu
 
-    def token(self, wall: float, cpu: float) -> bool:
-        """One token more; whether `threads` has changed."""
-        self._tokens += 1
+    def seen(self, tokens: int, wall: float, cpu: float) -> bool:
+        """So many tokens more were computed; whether `threads` has changed."""
+        self._tokens += tokens
         took = wall - self._wall
         if took < WINDOW_S or self._tokens < LEAST_TOKENS:
             return False
         self._elapsed += took
         threads = self.threads
         self._judge(self._tokens / took, (cpu - self._cpu) / took)
-        self.begin(wall, cpu)
+        self._open(wall, cpu)
         return self.threads != threads
 
     def _judge(self, rate: float, share: float) -> None:

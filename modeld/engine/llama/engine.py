@@ -27,7 +27,7 @@ from modeld.engine.llama.library import Library
 from modeld.engine.llama.memory import Memory
 from modeld.engine.llama.model import FILL_TOKENS, ContextPlan, LoadedContext
 from modeld.engine.llama.sampler import Batch, SamplerChain
-from modeld.engine.llama.threads import DecodeThreads
+from modeld.engine.llama.threads import Threads
 from modeld.engine.llama.vocabulary import Vocabulary
 from modeld.engine.llama.warm import WarmStore
 from modeld.engine.shelf import Shelf
@@ -108,7 +108,7 @@ class LlamaEngine:
         memory = Memory(api, native.context, window=api.llama_model_n_swa(native.model), recurrent=recurrent)
         self._warm = WarmStore(memory, plan, request.parked_bytes)
         self._batch = Batch(api, plan.batch)
-        self._threads = DecodeThreads(api, native.context, plan)
+        self._threads = Threads(api, native.context, plan)
         self._embedder = Embedder(api, native, plan, self._abort, self._library_of().abort_callback)
         if not embedding_only:
             self._warm_up(api, native, vocabulary, name)
@@ -207,9 +207,10 @@ class LlamaEngine:
         lane, warm, prompt = self._lane_of(), self._warm_of(), self._prompt
         size, total = self._plan_of().batch, len(prompt)
         held = lane.state.tokens
+        step = self._threads.begin_prefill(total - len(held), size)
         while len(held) < total:
             start = len(held)
-            end = min(start + size, total)
+            end, step = min(start + step, total), size
             if end == total and start < total - 1 and not warm.memory.cuttable:
                 end = total - 1
             self._evaluate(lane, prompt[start:end], logits=end == total)
@@ -226,6 +227,7 @@ class LlamaEngine:
             done = api.llama_decode(self._native_of().context, batch)
             if done == 0:
                 held.extend(tokens)
+                self._threads.computed(len(tokens))
                 return
             self._refused(done, lane, tokens)
 
@@ -251,7 +253,7 @@ class LlamaEngine:
         end, one = self.special.end, self._batch.one
         self._tools = None if options.tools is None else HeldTools(options.tools)
         self._batch.fill([0], 0, lane.sequence, logits=True)
-        self._threads.begin(options)
+        self._threads.begin_decode(options)
         for left in range(options.max_tokens - 1, -1, -1):
             held_to = sampler.held
             self._latest = token = sample(chain, context, -1) if held_to is None else held_to.sample(context)
@@ -263,7 +265,7 @@ class LlamaEngine:
             while done := evaluate(context, one(token, len(held))):
                 self._refused(done, lane, (token,))
             held.append(token)
-            self._threads.token()
+            self._threads.computed(1)
 
     def constrain(self, opened: Opened) -> None:
         """As the contract says: a grammar in front of the chain, from the token that opened the call."""

@@ -1,4 +1,4 @@
-"""The threads of llama.cpp's decode, set anew when the pace changes."""
+"""The threads of llama.cpp, set anew when the pace changes."""
 
 from __future__ import annotations
 
@@ -9,29 +9,46 @@ from modeld.engine.contract import DecodeOptions
 from modeld.engine.llama.model import ContextPlan
 from modeld.engine.pace import Pace
 
+#: A prompt that is not short begins with a batch of a few tokens: on a busy machine a full one would take half a
+#: minute before the number of threads could be judged.
+FIRST_TOKENS = 32
+SHORT_TOKENS = 128
 
-class DecodeThreads:
+
+class Threads:
     """Belongs to one context; used by the engine's thread alone."""
 
     def __init__(self, api: Any, context: Any, plan: ContextPlan) -> None:
         self._api = api
         self._context = context
-        self._batch = plan.threads
         self._pace = Pace(plan.threads)
-        self._paced = False
+        self._paced = True
 
-    def begin(self, options: DecodeOptions) -> None:
-        """A decode begins. One that can be asked for again (greedy, seeded) keeps its number of threads: sums over
-        a long context are cut by it, and another order of adding is another last digit.
+    @property
+    def count(self) -> int:
+        """How many compute now."""
+        return self._pace.threads if self._paced else self._pace.full
+
+    def begin_prefill(self, tokens: int, batch: int) -> int:
+        """How many of `tokens` the first batch may have, `batch` at most. Threads change nothing in the result."""
+        self._begin(paced=True)
+        return batch if tokens <= SHORT_TOKENS or self._pace.full == 1 else min(FIRST_TOKENS, batch)
+
+    def begin_decode(self, options: DecodeOptions) -> None:
+        """One that can be asked for again (greedy, seeded) keeps its number of threads: sums over a long context are
+        cut by it, and another order of adding is another last digit.
         """
-        self._paced = options.seed is None and options.temperature > 0
-        self._set(self._pace.threads if self._paced else self._pace.full)
+        self._begin(paced=options.seed is None and options.temperature > 0)
+
+    def computed(self, tokens: int) -> None:
+        """So many tokens were evaluated."""
+        if self._paced and self._pace.seen(tokens, time.monotonic(), time.thread_time()):
+            self._set()
+
+    def _begin(self, *, paced: bool) -> None:
+        self._paced = paced
         self._pace.begin(time.monotonic(), time.thread_time())
+        self._set()
 
-    def token(self) -> None:
-        """One token was evaluated."""
-        if self._paced and self._pace.token(time.monotonic(), time.thread_time()):
-            self._set(self._pace.threads)
-
-    def _set(self, threads: int) -> None:
-        self._api.llama_set_n_threads(self._context, threads, self._batch)
+    def _set(self) -> None:
+        self._api.llama_set_n_threads(self._context, self.count, self.count)

@@ -38,7 +38,7 @@ class Clock:
             rate, share = machine(pace.threads)
             self.wall += 1 / rate
             self.cpu += share / rate
-            pace.token(self.wall, self.cpu)
+            pace.seen(1, self.wall, self.cpu)
             seen.append(pace.threads)
         return seen
 
@@ -80,8 +80,18 @@ def test_a_step_that_was_not_faster_is_taken_back_and_waits() -> None:
 def test_judges_rest_on_enough_tokens_and_not_on_the_time_between_decodes() -> None:
     pace = Pace(2)
     pace.begin(0.0, 0.0)
-    assert not any(pace.token(number * WINDOW_S, 0.0) for number in range(1, LEAST_TOKENS))
+    assert not any(pace.seen(1, number * WINDOW_S, 0.0) for number in range(1, LEAST_TOKENS))
     pace.begin(1000.0, 0.5)
-    assert not pace.token(1000.0 + WINDOW_S / 2, 0.5)
+    assert not pace.seen(1, 1000.0 + WINDOW_S / 2, 0.5)
     assert pace.threads == 2
     assert PAUSE_S > WINDOW_S
+
+
+def test_a_trial_ends_with_the_work_it_was_made_in() -> None:
+    """A prefill computes more tokens a second than a decode: one is no measure for the other."""
+    pace = Pace(2)
+    pace.begin(0.0, 0.0)
+    assert pace.seen(8, 1.0, 0.3)
+    assert pace.threads == 1
+    pace.begin(1.0, 0.3)
+    assert pace.threads == 2
