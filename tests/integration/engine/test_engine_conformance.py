@@ -104,7 +104,7 @@ async def test_a_cancel_that_comes_late_touches_nobody(opened: Opener) -> None:
     done = (await engine.ask("One.", GREEDY)).done
     engine.host.cancel(done.turn)
     after = await engine.ask("Two.", GREEDY)
-    assert after.done.finish_reason == "length"
+    assert after.done.finish_reason in ("length", "stop"), "a real model may end its answer by itself"
 
 
 async def test_a_cancel_that_comes_early_stops_exactly_that_turn(opened: Opener) -> None:
