@@ -111,7 +111,7 @@ async def test_a_cancel_that_comes_early_stops_exactly_that_turn(opened: Opener)
     engine = await opened()
     engine.host.cancel(engine.host._turn + 1)
     assert (await engine.ask("One.", GREEDY)).done.finish_reason == "cancelled"
-    assert (await engine.ask("Two.", GREEDY)).done.finish_reason == "length"
+    assert (await engine.ask("Two.", GREEDY)).done.finish_reason in ("length", "stop")
 
 
 async def test_a_prompt_over_the_window_is_refused_with_its_numbers(opened: Opener) -> None:
@@ -121,7 +121,7 @@ async def test_a_prompt_over_the_window_is_refused_with_its_numbers(opened: Open
         await engine.ask(messages)
     assert refused.value.context == 256
     assert refused.value.resident + refused.value.additional == await engine.count(messages)
-    assert (await engine.ask("short")).done.finish_reason == "length"
+    assert (await engine.ask("short")).done.finish_reason in ("length", "stop")
 
 
 async def test_a_full_window_ends_with_its_own_reason(opened: Opener) -> None:
