@@ -9,12 +9,12 @@ import signal
 import sys
 from pathlib import Path
 
-from bench import conversations, installed, library, peers, startup, turns
+from bench import beside, conversations, installed, library, peers, startup, turns, window
 from bench.table import Table, machine
 from weights import GEMMA3, SMOLLM2, fetch
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
-PARTS = ("startup", "installed", "conversations", "llama", "openvino", "library")
+PARTS = ("startup", "installed", "conversations", "window", "llama", "openvino", "library")
 BUDGETS_ADVICE = "Ratios count, absolute numbers drift with the machine; median (quartiles, number of samples)."
 
 
@@ -36,6 +36,8 @@ def main() -> int:
         installed.measure(table)
     if "conversations" in arguments.only:
         conversations.measure(table)
+    if "window" in arguments.only:
+        window.measure(table)
     if "library" in arguments.only:
         library.measure(table)
     for backend in ("llama", "openvino"):
@@ -43,6 +45,7 @@ def main() -> int:
             turns.measure(table, models, backend)
     if arguments.peers:
         peers.measure(table, small)
+        beside.measure(table, small)
     if arguments.report or os.environ.get("REPORT"):
         notes = [f"{machine()}, {dt.datetime.now(dt.UTC):%Y-%m-%d}", BUDGETS_ADVICE, "Made by `make bench REPORT=1`."]
         PAGE.write_text(table.markdown("Measured performance", notes), encoding="utf-8")

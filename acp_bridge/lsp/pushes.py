@@ -16,15 +16,17 @@ from shared.version import __version__
 if TYPE_CHECKING:
     from acp_bridge.core import Core
     from acp_bridge.lsp.window import Window
+    from shared.installed import Installed
     from shared.protocol import api
 
 
 class Pushes:
     """Watches the core for one window. `run` sends the lists of models; the rest goes out as it comes."""
 
-    def __init__(self, window: Window, core: Core) -> None:
+    def __init__(self, window: Window, core: Core, installed: Installed) -> None:
         self._window = window
         self._core = core
+        self._installed = installed
         self._moved = anyio.Event()
         self._models: wire.Models | None = None
         self._status: wire.Status | None = None
@@ -32,6 +34,7 @@ class Pushes:
         self._active = ""
         self._pressure = False
         self._version = ""
+        self._replaced = ""
         core.models.on_change(self.touch)
         core.daemon.on_change(self._changed)
 
@@ -56,6 +59,7 @@ class Pushes:
         if self._status is None or settled(status) != settled(self._status):
             self._status = status
             self._window.tell("modeld/statusChanged", status, latest="status")
+        self._tell_replaced()
         raw = self._core.daemon.status
         self._tell_progress(slot_progress(raw, self._window.name))
         if raw is not None:
@@ -97,6 +101,13 @@ class Pushes:
         before, self._version = self._version, status.version or self._version
         if self._version not in ("", before, __version__):
             text = f"modeld {self._version} runs and this window's bridge is {__version__}: reload the window to match."
+            self._notice("other_version", text, "")
+
+    def _tell_replaced(self) -> None:
+        """The files of this program were exchanged: the process goes on with what it has in memory."""
+        before, self._replaced = self._replaced, self._installed.changed() or self._replaced
+        if self._replaced != before:
+            text = f"acp-bridge was replaced by version {self._replaced} on disk. Reload the window to use it."
             self._notice("other_version", text, "")
 
     def _notice(self, kind: wire.NoticeKind, text: str, model: str) -> None:

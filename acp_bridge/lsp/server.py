@@ -24,6 +24,7 @@ from acp_bridge.lsp.protocol import FaceProtocol
 from acp_bridge.lsp.transport import Pipe
 from acp_bridge.lsp.window import Window
 from shared.errors import ModeldError
+from shared.installed import Installed
 from shared.protocol.faults import InternalFault
 from shared.protocol.message import decode_params
 from shared.version import __version__
@@ -57,6 +58,7 @@ class LspServer:
         problem: ModeldError | None = None,
     ) -> None:
         self.exit_code = 0
+        self.installed = Installed()  # from the first moment on: what is imported later is compared with this
         self._problem = problem
         self._core_of = core_of
         self._settings = settings
@@ -150,7 +152,7 @@ class LspServer:
         from acp_bridge.lsp.pushes import Pushes
 
         assert self._group is not None
-        pushes = Pushes(self.window, core)
+        pushes = Pushes(self.window, core, self.installed)
         self.window.touch = pushes.touch
         self._group.start_soon(core.run)
         self._group.start_soon(pushes.run)

@@ -78,7 +78,8 @@ async def _item(
 def _around(document: TextDocument, span: types.Range, begun: str) -> Around:
     """The text around the cursor, with what the editor's own list has selected as if it stood there."""
     text = document.source
-    start, end = document.offset_at_position(span.start), document.offset_at_position(span.end)
+    start = document.offset_at_position(span.start)
+    end = start if span.end == span.start else document.offset_at_position(span.end)
     return around(text[:start] + begun + text[end:], start + len(begun))
 
 

@@ -298,6 +298,21 @@ async def test_pressure_is_told_with_the_way_out(pair: tuple[Window, FakeDaemon]
     assert editor.of("modeld/notice")[0]["text"] == "Memory is short. Unload beta to free what it takes."
 
 
+async def test_files_that_were_exchanged_are_told_once(pair: tuple[Window, FakeDaemon], tmp_path: Path) -> None:
+    editor, daemon = pair
+    version = tmp_path / "version.py"
+    version.write_text('__version__ = "1.0"\n')
+    editor.server.installed.__init__(version, "1.0")  # type: ignore[misc]
+    version.write_text('__version__ = "2.0.1"\n')
+    daemon.push(generation=5)
+    await editor.until(lambda: editor.of("modeld/notice"))
+    daemon.push(generation=6)
+    await editor.until(lambda: editor.of("modeld/statusChanged")[-1]["generation"] == 6)
+    (notice,) = editor.of("modeld/notice")
+    assert notice["kind"] == "other_version"
+    assert "replaced by version 2.0.1 on disk. Reload the window" in notice["text"]
+
+
 async def test_a_load_of_another_window_is_shown_too(pair: tuple[Window, FakeDaemon]) -> None:
     editor, daemon = pair
     detail = {"model": "alpha", "unloads": "beta", "fraction": 0.25}
