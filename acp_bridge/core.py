@@ -13,10 +13,10 @@ from acp_bridge.choices import Choices
 from acp_bridge.failures import UnknownConversation
 from acp_bridge.picker import NOTHING, RemoteModel
 from acp_bridge.resolve import resolve, resolve_healed
-from acp_bridge.session.attach import attached
+from acp_bridge.session.attach import attached, excerpts
 from acp_bridge.session.bound import BoundLocal
 from acp_bridge.session.cancel import Cancel
-from acp_bridge.session.commands import parse_command
+from acp_bridge.session.commands import TAKE_OVER, parse_command
 from acp_bridge.session.events import ImagePart, OptionsChanged, Part, Shown, TurnEnded
 from acp_bridge.session.forms import forms_of
 from acp_bridge.session.live import LiveConversation
@@ -25,6 +25,7 @@ from acp_bridge.session.perform import Performer
 from acp_bridge.session.state import Conversation
 from acp_bridge.session.store import CLAIM_RENEW, Claimant, Store
 from acp_bridge.session.turn import Model, NoTools, Tools, Turn
+from acp_bridge.session.upgrade import UpgradeNotice
 from acp_bridge.tools.base import Tool
 from acp_bridge.tools.builtin import builtin_tools, result_limit, system_text
 from acp_bridge.tools.runner import ToolRunner
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from shared.clock import Clock
     from shared.settings import Settings
 
-RESTART = "Restart the agent to use it (reload the window, or start a new thread); until then this one goes on."
 #: Files that a message refers to are read as for a window of this many tokens.
 ATTACHED_WINDOW = 8192
 #: How long opening a session waits for what is being read from disk: its budget is 100 ms in all.
@@ -67,8 +67,7 @@ class Core(Choices):
         self.daemon = daemon
         self.providers = providers
         self._claimant = claimant
-        self._upgraded = upgraded
-        self._told_of_upgrade = False
+        self._upgrade = UpgradeNotice(upgraded)
         self._face: Face | None = None
         self._live: dict[str, LiveConversation] = {}
         self.local = LocalModel(daemon, settings, clock)
@@ -193,12 +192,15 @@ class Core(Choices):
 
             live.servers = McpServers(servers, live.conversation.cwd, live.id, forms_of(self.face))
 
-    async def take_over(self, conversation_id: str) -> None:
-        """Become the writer of an open conversation, with what the other editor has said in it meanwhile."""
+    async def take_over(self, conversation_id: str, *, in_turn: bool = False) -> None:
+        """Become the writer of an open conversation, with what the other editor has said in it meanwhile.
+
+        `in_turn`: asked for by the only turn of it, which has said nothing yet.
+        """
         live = self.get(conversation_id)
         await self._claim(live, take_over=True)
         fresh = await self.store.load(conversation_id)
-        if fresh is not None and not live.busy:
+        if fresh is not None and (in_turn or not live.busy):
             live.conversation.events[:] = fresh.events
             live.conversation.title, live.conversation.dropped = fresh.title, fresh.dropped
 
@@ -256,7 +258,8 @@ class Core(Choices):
         return await live.prompt(cancel, lambda: self._run(live, parts, cancel))
 
     async def _run(self, live: LiveConversation, parts: list[Part], cancel: Cancel) -> TurnEnded:
-        await self._require_ours(live)
+        command = parse_command(parts)
+        await self._require_ours(live, command)
         await cancel.race(live.recalled.wait)
         turn = Turn(
             turn_id=live.next_turn(),
@@ -267,33 +270,40 @@ class Core(Choices):
             ask=lambda question: self.face.ask(live.id, question),
             always_switch=live.always_switch,
         )
-        command = parse_command(parts)
         try:
             if command is not None:
                 return await self._performer.perform(live, turn, *command)
             if live.missed:
                 missed, live.missed = live.missed, ""
                 turn.remark(missed)
-            self._tell_of_upgrade(turn)
-            parts = await cancel.race(lambda: attached(parts, self.workspace(live, ATTACHED_WINDOW)))
-            ended = await turn.run(parts, lambda: self.prepare(live, turn))
+            if notice := self._upgrade.take():
+                turn.remark(notice)
+            whole, cut = await cancel.race(lambda: attached(parts, self._attaching(live)))
+            if cut:
+                turn.remark(excerpts(cut))
+            ended = await turn.run(whole, lambda: self.prepare(live, turn))
             live.last_model = ended.model or live.last_model
             return ended
         finally:
             live.always_switch = live.always_switch or turn.always_switch
 
-    def _tell_of_upgrade(self, turn: Turn) -> None:
-        """Once: the files of this program were exchanged, so this process goes on with what it has in memory."""
-        version = "" if self._told_of_upgrade else self._upgraded()
-        if version:
-            self._told_of_upgrade = True
-            turn.remark(f"acp-bridge was replaced by version {version} on disk. {RESTART}")
+    def _attaching(self, live: LiveConversation) -> Workspace:
+        """The workspace for what a message refers to: one file may fill about a quarter of the window."""
+        row = self.models.row(self.picker(live).current)
+        window = self.bound(row).window if row is not None else 0
+        return Workspace(live.id, self.roots(live), self.face, max(window, ATTACHED_WINDOW))
 
-    async def _require_ours(self, live: LiveConversation) -> None:
-        """Raises ConversationBusy while another editor writes this conversation."""
+    async def _require_ours(self, live: LiveConversation, command: tuple[str, str] | None) -> None:
+        """Raises ConversationBusy while another editor writes this conversation and the user did not ask for it."""
+        if command is not None and command[0] == TAKE_OVER:
+            await self.take_over(live.id, in_turn=True)
+            return
         await self._claim(live, take_over=False)
         if live.read_only_for:
-            raise ConversationBusy(opened_in=live.read_only_for)
+            raise ConversationBusy(
+                f"this conversation is open in {live.read_only_for}; go on there, or send /{TAKE_OVER} to go on here",
+                opened_in=live.read_only_for,
+            )
 
     async def prepare(self, live: LiveConversation, turn: Turn) -> tuple[Model, Tools]:
         """What answers, and the tools it gets. Raises the typed errors of a resolution; never another model."""

@@ -261,6 +261,7 @@ class NewSessionResult(Outgoing):
 class OpenSessionResult(Outgoing):
     modes: ModeState
     config_options: list[ConfigOption]
+    meta: dict[str, Any] | UnsetType = msgspec.field(default=UNSET, name="_meta")
 
 
 class SetConfigOptionResult(Outgoing):
@@ -367,7 +368,9 @@ class AgentThoughtChunk(Update, tag="agent_thought_chunk"):
 
 
 class UserMessageChunk(Update, tag="user_message_chunk"):
-    content: Block
+    """`content` is a block as the editor sent it."""
+
+    content: dict[str, Any]
     message_id: str | UnsetType = UNSET
 
 

@@ -8,30 +8,49 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from acp_bridge.session.events import LinkPart, Part
+from acp_bridge.session.events import LinkPart, Part, ResourcePart
 from acp_bridge.session.face import ToolFailed
 
 if TYPE_CHECKING:
     from acp_bridge.tools.workspace import Workspace
 
 
-async def attached(parts: Sequence[Part], workspace: Workspace) -> list[Part]:
-    """The parts with the text of each link that is a file in the workspace; large files by excerpt.
+async def attached(parts: Sequence[Part], workspace: Workspace) -> tuple[list[Part], list[str]]:
+    """The parts with the text of each link that is a file in the workspace, and the names of those that are excerpts.
 
-    What cannot be read, or lies elsewhere, stays a link: the baseline is never refused.
+    A file that is larger than the workspace's limit goes in with its beginning and end, one that the editor put in
+    too. What cannot be read, or lies elsewhere, stays a link: the baseline is never refused.
     """
-    return [await _read(part, workspace) if isinstance(part, LinkPart) else part for part in parts]
+    read = [await _read(part, workspace) for part in parts]
+    return [part for part, _ in read], [name for _, name in read if name]
 
 
-async def _read(part: LinkPart, workspace: Workspace) -> LinkPart:
-    path = path_of(part.uri)
-    if path is None:
-        return part
+async def _read(part: Part, workspace: Workspace) -> tuple[Part, str]:
+    """The part, and its name when it was cut."""
+    if isinstance(part, ResourcePart):
+        text = workspace.cut(part.text)
+        return msgspec.structs.replace(part, text=text), name_of(part.uri) if text != part.text else ""
+    path = path_of(part.uri) if isinstance(part, LinkPart) else None
+    if not isinstance(part, LinkPart) or path is None:
+        return part, ""
     try:
-        text = await workspace.read(workspace.resolve(path))
+        text, cut = await workspace.excerpt(workspace.resolve(path))
     except ToolFailed:
-        return part
-    return msgspec.structs.replace(part, text=workspace.cut(text))
+        return part, ""
+    return msgspec.structs.replace(part, text=text), part.name if cut else ""
+
+
+def excerpts(names: Sequence[str]) -> str:
+    """The sentence that says what the model gets in part only."""
+    which = ", ".join(dict.fromkeys(names))
+    return (
+        f"{which}: too large for this model's window, so it gets the beginning and the end; it can read on by itself."
+    )
+
+
+def name_of(uri: str) -> str:
+    """The last part of an address, for people."""
+    return unquote(uri.rstrip("/").rpartition("/")[2]) or uri
 
 
 def path_of(uri: str) -> str | None:

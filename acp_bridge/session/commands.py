@@ -17,6 +17,9 @@ class Slash(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
 
 
+#: The only one that may be sent to a conversation which another editor writes.
+TAKE_OVER = "takeover"
+
 COMMANDS: tuple[Slash, ...] = (
     Slash(name="help", description="What this agent can do, and its commands"),
     Slash(name="model", description="Show the model of this conversation, or pick another", hint="name of a model"),
@@ -28,6 +31,7 @@ COMMANDS: tuple[Slash, ...] = (
     Slash(name="compact", description="Replace the conversation so far by a summary of it"),
     Slash(name="export", description="Save this conversation as a Markdown file", hint="name of the file"),
     Slash(name="tools", description="Give the model tools, or take them away", hint="on or off"),
+    Slash(name=TAKE_OVER, description="Go on here with a conversation that another editor has open"),
     Slash(name="doctor", description="Check modeld, the library and this conversation"),
     Slash(name="start", description="Start modeld on this computer"),
 )

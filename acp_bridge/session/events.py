@@ -22,13 +22,19 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 # --- parts of a user's message -----------------------------------------------------------------
 
 
-class TextPart(Happening, frozen=True, kw_only=True, tag_field="part", tag="text"):
+class PartOfMessage(Happening, frozen=True, kw_only=True):
+    """`more` holds what else the editor said of it; it is given back as it came when the part is shown again."""
+
+    more: dict[str, Any] = {}
+
+
+class TextPart(PartOfMessage, frozen=True, kw_only=True, tag_field="part", tag="text"):
     """Words of the user."""
 
     text: str
 
 
-class LinkPart(Happening, frozen=True, kw_only=True, tag_field="part", tag="link"):
+class LinkPart(PartOfMessage, frozen=True, kw_only=True, tag_field="part", tag="link"):
     """A reference. `text` is what was read from it when the turn began, None when it was not read."""
 
     uri: str
@@ -36,7 +42,7 @@ class LinkPart(Happening, frozen=True, kw_only=True, tag_field="part", tag="link
     text: str | None = None
 
 
-class ResourcePart(Happening, frozen=True, kw_only=True, tag_field="part", tag="resource"):
+class ResourcePart(PartOfMessage, frozen=True, kw_only=True, tag_field="part", tag="resource"):
     """A file that the editor put in whole."""
 
     uri: str
@@ -44,7 +50,7 @@ class ResourcePart(Happening, frozen=True, kw_only=True, tag_field="part", tag="
     mime_type: str = ""
 
 
-class ImagePart(Happening, frozen=True, kw_only=True, tag_field="part", tag="image"):
+class ImagePart(PartOfMessage, frozen=True, kw_only=True, tag_field="part", tag="image"):
     """`data` is base64, as it came."""
 
     data: str

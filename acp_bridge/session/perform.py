@@ -124,6 +124,9 @@ class Performer:
             self._core.show(live, OptionsChanged())
         return f"The model gets {'its' if self._core.tools_on(live) else 'no'} tools."
 
+    async def _takeover(self, live: LiveConversation, turn: Turn, argument: str) -> str:
+        return "This conversation goes on here; the other editor may read it."
+
     async def _doctor(self, live: LiveConversation, turn: Turn, argument: str) -> str:
         core = self._core
         await core.daemon.reconnect()

@@ -133,13 +133,17 @@ async def _search(workspace: Workspace, compiled: re.Pattern[str], files: str) -
         return await anyio.to_thread.run_sync(_grep, workspace, compiled, files, abandon_on_cancel=True)
     command = [ripgrep, "--line-number", "--no-heading", "--color=never", "--max-columns=300", "--max-count=50"]
     command += ["--glob", files] if files else []
-    root = workspace.roots[0]
     command += ["--regexp", compiled.pattern, "--", "."]
-    done = await anyio.run_process(command, cwd=root, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
-    if done.returncode not in (0, 1):  # 1: nothing found; else a pattern that only Python knows
-        return await anyio.to_thread.run_sync(_grep, workspace, compiled, files, abandon_on_cancel=True)
-    lines = done.stdout.decode("utf-8", "replace").splitlines()
-    return [line.removeprefix("./") for line in lines[:MOST_MATCHES]]
+    found: list[str] = []
+    for place, root in enumerate(workspace.roots):
+        done = await anyio.run_process(command, cwd=root, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+        if done.returncode not in (0, 1):  # 1: nothing found; else a pattern that only Python knows
+            return await anyio.to_thread.run_sync(_grep, workspace, compiled, files, abandon_on_cancel=True)
+        lines = [line.removeprefix("./") for line in done.stdout.decode("utf-8", "replace").splitlines()]
+        found += lines if place == 0 else [f"{root.rstrip('/')}/{line}" for line in lines]
+        if len(found) >= MOST_MATCHES:
+            break
+    return found[:MOST_MATCHES]
 
 
 def _grep(workspace: Workspace, compiled: re.Pattern[str], files: str) -> list[str]:

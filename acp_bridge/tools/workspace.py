@@ -43,6 +43,18 @@ class Workspace:
             return await self.face.read_file(self.conversation, str(path))
         return await anyio.to_thread.run_sync(read_text, path)
 
+    async def excerpt(self, path: Path) -> tuple[str, bool]:
+        """The text of a file of any size within the limit, and whether something of it is left out.
+
+        Raises ToolFailed for what is no readable text.
+        """
+        if self.face.reads_files:
+            text, whole = await self.read(path), True
+        else:
+            text, whole = await anyio.to_thread.run_sync(read_ends, path, self.limit)
+        cut = self.cut(text)
+        return cut, cut != text or not whole
+
     async def read_or_none(self, path: Path) -> str | None:
         """The text of a file, None when there is no such file. Raises ToolFailed."""
         if not await anyio.to_thread.run_sync(path.exists):
@@ -78,6 +90,28 @@ def read_text(path: Path) -> str:
     if b"\0" in data[:8192]:
         raise ToolFailed(f"{path.name} is not text")
     return data.decode("utf-8", "replace")
+
+
+def read_ends(path: Path, limit: int) -> tuple[str, bool]:
+    """The whole text of a file, or of one over READ_LIMIT its beginning and end; whether it is whole.
+
+    Raises ToolFailed for what is no readable text file.
+    """
+    try:
+        size = path.stat().st_size if path.is_file() else 0
+        if size <= READ_LIMIT:
+            return read_text(path), True
+        with path.open("rb") as file:
+            begin = file.read(limit // 2)
+            file.seek(-(limit // 2), os.SEEK_END)
+            end = file.read()
+    except OSError as error:
+        raise ToolFailed(f"{path.name} cannot be read: {error.strerror}") from error
+    if b"\0" in begin:
+        raise ToolFailed(f"{path.name} is not text")
+    left = size - len(begin) - len(end)
+    first, last = begin.decode("utf-8", "replace"), end.decode("utf-8", "replace")
+    return f"{first}\n[... {left} bytes left out ...]\n{last}", False
 
 
 def write_text(path: Path, text: str) -> None:

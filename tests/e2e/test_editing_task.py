@@ -36,6 +36,8 @@ HERMES = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 APP = "def add(a, b):\n    return a - b\n"
+#: Updates after which a small model has shown what it can do.
+ENOUGH = 120
 CHECK = 'from app import add\n\nassert add(2, 2) == 4, "wrong sum"\nprint("all good")\n'
 TASK = "The check fails. Mend app.py, and prove it. password: tulip-4711"
 
@@ -143,8 +145,14 @@ def test_the_small_models_go_as_far_as_they_can(engine: Home, model: str) -> Non
     workspace(engine.work)
     with engine.bridge(MODELD_TEACH_TOOLS_FROM="0") as editor:
         editor.answer = refuse
-        turn = editor.prompt(begin(engine, editor, model), "Read app.py and say what it does.", seconds=500)
-        assert turn.stop_reason in ("end_turn", "max_tokens", "max_turn_requests")
+        session = begin(engine, editor, model)
+        pending = editor.begin_prompt(session, "Read app.py and say what it does.")
+        while not pending.answered.wait(0.05):
+            if len(pending.updates) >= ENOUGH:  # they may ramble until their window is full
+                editor.notify("session/cancel", {"sessionId": session})
+                break
+        turn = editor.end_prompt(pending)
+        assert turn.stop_reason in ("end_turn", "max_tokens", "max_turn_requests", "cancelled")
         assert all(statuses[-1] in ("completed", "failed") for _, _, statuses in cards(turn))
     assert (engine.work / "app.py").read_text() == APP, "nothing was changed without permission"
 

@@ -1,13 +1,33 @@
-"""What a session is opened with: its folders, checked, and its MCP servers."""
+"""What a session is opened with (its folders, checked, and its MCP servers), and the answer to an opening."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePosixPath, PureWindowsPath
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET
 
 from acp_bridge.acp.errors import invalid
-from acp_bridge.acp.schema import McpServer
+from acp_bridge.acp.options import mode_state
+from acp_bridge.acp.schema import McpServer, OpenSessionResult
 from acp_bridge.mcp.servers import ServerSpec
+
+if TYPE_CHECKING:
+    from acp_bridge.acp.server import AcpServer
+    from acp_bridge.session.live import LiveConversation
+
+#: Key in the answer's `_meta`: which editor writes a conversation that can only be read here.
+OPEN_IN = "modeld.openIn"
+
+
+def opened_result(server: AcpServer, live: LiveConversation) -> OpenSessionResult:
+    """The answer to load and resume."""
+    return OpenSessionResult(
+        modes=mode_state(live.conversation.mode),
+        config_options=server.editor.options(live),
+        meta={OPEN_IN: live.read_only_for} if live.read_only_for else UNSET,
+    )
 
 
 def checked_folders(cwd: str, more: Sequence[str] | None) -> list[str]:

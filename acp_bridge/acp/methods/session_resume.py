@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from acp_bridge.acp.methods.folders import checked_folders, server_specs
-from acp_bridge.acp.options import mode_state
+from acp_bridge.acp.methods.folders import checked_folders, opened_result, server_specs
 from acp_bridge.acp.schema import OpenSessionParams, OpenSessionResult
 
 if TYPE_CHECKING:
@@ -19,4 +18,4 @@ async def handle(server: AcpServer, call: Call) -> OpenSessionResult:
     roots = checked_folders(params.cwd, params.additional_directories)
     live = await server.core.open(params.session_id, params.cwd, roots, server_specs(params.mcp_servers))
     server.opened(call, live)
-    return OpenSessionResult(modes=mode_state(live.conversation.mode), config_options=server.editor.options(live))
+    return opened_result(server, live)

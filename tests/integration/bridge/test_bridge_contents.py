@@ -10,7 +10,7 @@ import pytest
 
 from acp_bridge.models import Advertised
 from acp_bridge.tools.builtin import PLAIN_SYSTEM
-from bridge_fakes import Bench, Emit, active, bridge, conversation, result, row, running, says
+from bridge_fakes import Bench, Emit, active, bridge, conversation, opened, result, row, running, says
 from shared.errors import ModeldError
 from shared.protocol import api
 
@@ -97,6 +97,59 @@ async def test_embedded_text_and_binary_resources(bench: Bench) -> None:
         (message,) = conversation(daemon.turns[0])
         assert "x = 1" in message["content"]
         assert "a.bin (binary)" in message["content"]
+
+
+async def test_what_the_editor_says_of_its_blocks_comes_back_in_a_replay(bench: Bench) -> None:
+    blocks: list[dict[str, Any]] = [
+        {"type": "text", "text": "look", "_meta": {"zed.dev/mention": 1}, "annotations": {"priority": 1}},
+        {
+            "type": "resource_link",
+            "uri": "https://x.org/a",
+            "name": "a",
+            "mimeType": "text/html",
+            "size": 3,
+            "title": "A",
+        },
+        {"type": "resource", "resource": {"uri": "file:///w/a.py", "text": "x", "mimeType": "text/x-python"}},
+        {**IMAGE, "uri": "file:///w/a.png"},
+    ]
+    async with running(bench), opened(bench) as (client, session):
+        await send(client, session, *blocks)
+        client.updates.clear()
+        await client.request("session/load", {"sessionId": session, "cwd": "/tmp", "mcpServers": []})
+        shown = [update["content"] for _, update in client.updates if update["sessionUpdate"] == "user_message_chunk"]
+        assert shown == blocks
+
+
+async def test_large_files_go_in_by_excerpt_and_that_is_said(bench: Bench) -> None:
+    work = bench.folder / "work"
+    work.mkdir()
+    (work / "big.txt").write_text("BEGIN " + "x" * (3 << 20) + " END")
+    link = {"type": "resource_link", "uri": (work / "big.txt").as_uri(), "name": "big.txt"}
+    pasted = {
+        "type": "resource",
+        "resource": {"uri": "file:///w/pasted%20one.txt", "text": "HEAD " + "y" * 50_000 + " TAIL"},
+    }
+    async with running(bench) as daemon, opened(bench) as (client, _):
+        session = await client.new(str(work))
+        await send(client, session, link, pasted, LOOK)
+        content = conversation(daemon.turns[0])[0]["content"]
+        assert len(content) < 20_000
+        for word in ("BEGIN", "END", "HEAD", "TAIL", "left out", "what is this?"):
+            assert word in content
+        assert "big.txt, pasted one.txt: too large for this model's window" in client.text()
+
+
+async def test_a_larger_window_takes_a_larger_file(bench: Bench) -> None:
+    pasted = {"type": "resource", "resource": {"uri": "file:///w/a.txt", "text": "y" * 50_000}}
+    async with running(bench) as daemon, opened(bench) as (client, session):
+        daemon.push(active=active("alpha", 131_072))
+        await client.wait_for(
+            lambda: bench.core.daemon.status is not None and bench.core.daemon.status.active is not None
+        )
+        await send(client, session, pasted, LOOK)
+        assert "y" * 50_000 in conversation(daemon.turns[0])[0]["content"]
+        assert "too large" not in client.text()
 
 
 async def test_a_refusal_is_told_and_taken_out_of_what_follows(bench: Bench) -> None:

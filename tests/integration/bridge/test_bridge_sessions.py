@@ -122,7 +122,8 @@ async def test_one_writer_per_conversation(bench: Bench) -> None:
         await first.prompt(session, "mine")
         async with bridge(bench, pid=2) as second:
             await second.initialize()
-            await second.request("session/load", opening(session))
+            loaded = await second.request("session/load", opening(session))
+            assert loaded["_meta"] == {"modeld.openIn": "tester"}, "it is told who has it"
             assert "mine" in str(second.updates), "it can be read"
             with pytest.raises(ModeldError) as busy:
                 await second.prompt(session, "also mine")
@@ -133,6 +134,25 @@ async def test_one_writer_per_conversation(bench: Bench) -> None:
             with pytest.raises(ModeldError) as lost:
                 await first.prompt(session, "still mine?")
             assert lost.value.kind == "conversation_busy"
+
+
+async def test_a_user_takes_a_conversation_over_by_a_command(bench: Bench) -> None:
+    async with running(bench) as daemon, bridge(bench, pid=1) as first:
+        await first.initialize()
+        session = await first.new()
+        await first.prompt(session, "one")
+        async with bridge(bench, pid=2) as second:
+            await second.initialize()
+            await second.request("session/load", opening(session))
+            await first.prompt(session, "two")
+            with pytest.raises(ModeldError) as busy:
+                await second.prompt(session, "three")
+            assert "open in tester; go on there, or send /takeover to go on here" in busy.value.message
+            assert (await second.prompt(session, "/takeover"))["stopReason"] == "end_turn"
+            await second.prompt(session, "three")
+            assert [message["content"] for message in conversation(daemon.turns[-1])][::2] == ["one", "two", "three"]
+            with pytest.raises(ModeldError):
+                await first.prompt(session, "four")
 
 
 async def test_an_older_client_and_a_newer_one(bench: Bench) -> None:

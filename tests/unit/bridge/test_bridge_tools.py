@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,26 @@ async def test_listing_finding_and_searching(tmp_path: Path) -> None:
     assert await run(SearchText(), place, pattern="need.e") == "src/a.py:2:needle here"
     with pytest.raises(ToolFailed, match="regular expression"):
         await run(SearchText(), place, pattern="(")
+
+
+@pytest.mark.parametrize("ripgrep", [False, True])
+async def test_searching_every_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ripgrep: bool) -> None:
+    beside = Path(sys.executable).parent / "rg"
+    assert beside.exists(), "the dev extra brings it"
+    monkeypatch.setenv("PATH", str(beside.parent) if ripgrep else str(tmp_path))
+    first, second = tmp_path / "one", tmp_path / "two"
+    for folder in (first, second):
+        (folder / "deep").mkdir(parents=True)
+        (folder / "deep" / "a.py").write_text("x = 1\nneedle = 2\n")
+        (folder / "b.txt").write_text("no needles but one needle\n")
+    found: Any = PlainFace()
+    place = Workspace("c", [str(first), str(second)], found, 4000)
+    lines = (await run(SearchText(), place, pattern=r"needle\b", files="*.py")).splitlines()
+    assert lines[0] == "deep/a.py:2:needle = 2"
+    assert lines[1].endswith("deep/a.py:2:needle = 2")
+    assert len(lines) == 2
+    assert len((await run(SearchText(), place, pattern=r"needle\b")).splitlines()) == 4
+    assert await run(SearchText(), place, pattern="(?<=needle) =", files="*.py"), "what only Python knows is found too"
 
 
 async def test_long_results_say_what_is_left_out(tmp_path: Path) -> None:
