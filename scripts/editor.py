@@ -1,4 +1,6 @@
-"""Brings a real VS Code for the tests: `python scripts/editor.py` prints where everything is, as JSON.
+"""Brings a real VS Code for the tests: `python scripts/editor.py [--tools]` prints where everything is, as JSON.
+
+`--tools` brings only what the extension is built and unit-tested with.
 
 Standard library only. Node comes from the nodejs wheel in `.venv`, the version that the editor wants. The editor
 is code-server, which is VS Code with its chat view, served to a headless Chromium; it is kept outside the checkout, in
@@ -31,13 +33,14 @@ def setup() -> dict[str, str]:
 
     Raises StepFailed.
     """
+    found = tools()
+    return {**found, "browser": str(_browser()), "server": str(_server())}
+
+
+def tools() -> dict[str, str]:
+    """Node and the extension's folder with its compilers. Raises StepFailed."""
     LOG.parent.mkdir(exist_ok=True)
-    return {
-        "node": str(node()),
-        "server": str(_server()),
-        "browser": str(_browser()),
-        "extension": str(extension_tools()),
-    }
+    return {"node": str(node()), "extension": str(extension_tools())}
 
 
 def node() -> Path:
@@ -124,7 +127,7 @@ def main() -> int:
     """Exit 0 with the paths on standard output; what was done is said on standard error."""
     output, sys.stdout = sys.stdout, sys.stderr
     try:
-        paths = setup()
+        paths = tools() if "--tools" in sys.argv[1:] else setup()
     except StepFailed as error:
         return fail(error)
     finally:

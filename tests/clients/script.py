@@ -12,8 +12,10 @@ from tiny_gguf import write_tiny_gguf
 
 #: takes tools, so that the editor's Agent mode offers the model
 TEMPLATE = (
-    "{% if tools %}{{ tools | tojson }}{% endif %}{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
-    "{{ message['content'] }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    "{% if tools %}{{ tools | tojson }} Call one with <tool_call>{...}</tool_call>.{% endif %}"
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] or '' }}"
+    "{% for call in message['tool_calls'] or [] %}<tool_call>{{ call['function'] | tojson }}</tool_call>{% endfor %}"
+    "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 #: the vocabulary is one of bytes, and an Agent-mode request has 60 kB
 CONTEXT = 262_144
@@ -34,6 +36,8 @@ REPLIES: list[dict[str, Any]] = [
                                     "\nand <b>no</b> tag."]},
     {"when": "commit message", "pieces": ["Add ", "a ", "second ", "number"]},
     {"when": "<|fim_prefix|>", "pieces": ["return ", "a ", "+ ", "b"]},
+    {"when": "persimmon", "pieces": ["<tool_call>\n", '{"name": "lookup", ', '"arguments": {"key": "stone"}}', "\n</tool_call>"]},
+    {"when": "the stone is blue", "pieces": words("blue", 5)},
     {"when": "quince", "pieces": words("quince", 12)},
 ]  # fmt: skip
 

@@ -50,9 +50,19 @@ QUIET: dict[str, Any] = {
 @cache
 def paths() -> dict[str, str]:
     """Where node, the editor's server, the browser and the extension are; set up first where something is missing."""
-    command = [sys.executable, str(ROOT / "scripts" / "editor.py")]
+    return _set_up()
+
+
+@cache
+def tools() -> dict[str, str]:
+    """Where node and the extension with its compilers are; needs no browser."""
+    return _set_up("--tools")
+
+
+def _set_up(*options: str) -> dict[str, str]:
+    command = [sys.executable, str(ROOT / "scripts" / "editor.py"), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"VS Code could not be set up:\n{done.stderr[-3000:]}"
+    assert done.returncode == 0, f"it could not be set up:\n{done.stderr[-3000:]}"
     found: dict[str, str] = json.loads(done.stdout)
     return found
 
@@ -60,9 +70,9 @@ def paths() -> dict[str, str]:
 def run_node(*arguments: str, seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
     """One command of Node in the extension's folder, with its output."""
     return subprocess.run(
-        [paths()["node"], *arguments],
-        cwd=paths()["extension"],
-        env={**os.environ, "PATH": f"{Path(paths()['node']).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"},
+        [tools()["node"], *arguments],
+        cwd=tools()["extension"],
+        env={**os.environ, "PATH": f"{Path(tools()['node']).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"},
         capture_output=True,
         text=True,
         timeout=seconds,
@@ -90,7 +100,7 @@ class Editor:
         self.settings: dict[str, Any] = {"modeld.python": sys.executable, **QUIET, **(settings or {})}
         self.options = list(options)
         self.folder = home.folder / "code"
-        self.workspace = home.folder / "ws"
+        self.workspace = home.folder / "wörk späce"
         self.workspace.mkdir(exist_ok=True)
         self.process: subprocess.Popen[bytes] | None = None
         self.url = ""
@@ -311,6 +321,11 @@ class Window:
         self.page.keyboard.type(text)
         self.page.keyboard.press("Enter")
 
+    def new_chat(self) -> None:
+        """A fresh conversation in the editor's own chat."""
+        self.chat.locator('.composite.title [aria-label^="New Chat"], [aria-label^="New Chat"]').first.click()
+        self.until(lambda: not self.chat.locator(".interactive-response").count(), "the chat is empty")
+
     def said(self, text: str, seconds: float = STEP_SECONDS) -> None:
         """Return once the editor's own chat shows the text."""
         self.until(lambda: text in self.chat.inner_text(), f"the chat shows {text!r}", seconds)
@@ -324,7 +339,11 @@ class Window:
         self.chat.locator(".chat-input-toolbars .action-label", has_text=self.model_label()).first.click()
         widget = self.page.locator(".action-widget")
         widget.first.wait_for(state="visible")
+        others = widget.get_by_text("Other Models", exact=True)
+        if others.count() and not widget.get_by_text("Manage Models", exact=False).count():
+            others.first.click()
         rows = widget.first.inner_text().split("\n")
+        self.shot(f"picker-{len(rows)}")
         self.page.keyboard.press("Escape")
         return [row.strip() for row in rows if row.strip()]
 

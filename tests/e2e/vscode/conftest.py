@@ -56,9 +56,15 @@ def scripted() -> Iterator[Home]:
 
 
 @pytest.fixture(scope="module")
-def editor(scripted: Home) -> Iterator[Editor]:
+def editor_settings() -> dict[str, Any]:
+    """Settings of the editor; a module may have its own."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def editor(scripted: Home, editor_settings: dict[str, Any]) -> Iterator[Editor]:
     """The editor of that user, on a small project."""
-    with Editor(scripted) as served:
+    with Editor(scripted, settings=editor_settings) as served:
         copy_workspace(served, {"demo.py": DEMO})
         yield served
         served.stop()

@@ -21,16 +21,21 @@ def test_a_turn_streams_from_the_model_in_the_native_picker(scripted: Home, wind
     assert "Unlocks" not in "".join(window.toasts())
 
 
-def test_the_second_turn_prefills_only_what_is_new(scripted: Home, window: Window) -> None:
-    before = scripted.status()["last_turn"]["usage"]
+def test_the_next_turn_prefills_only_what_is_new(scripted: Home, window: Window) -> None:
+    # The editor itself changes its instructions once after its start; from then on it repeats them word for word.
     window.ask("quince again")
     window.until(lambda: window.chat.inner_text().count("quince11") >= 2, "the second answer")
+    before = scripted.status()["last_turn"]["usage"]
+    window.ask("quince and again")
+    window.until(lambda: window.chat.inner_text().count("quince11") >= 3, "the third answer")
     usage = scripted.status()["last_turn"]["usage"]
-    assert usage["reused"] >= before["prefilled"] + before["reused"] - 16, usage
-    assert usage["prefilled"] < 1000, usage
+    # The vocabulary is one of bytes: what is new is one answer and one question in the editor's wrapping.
+    assert usage["reused"] >= before["prefilled"] + before["reused"] - 16, (before, usage)
+    assert usage["prefilled"] < 1500, usage
 
 
 def test_stop_frees_the_slot(scripted: Home, window: Window) -> None:
+    window.new_chat()
     window.ask("zeppelin")
     window.said("zep9")
     assert scripted.status()["state"] == "Busy"
@@ -41,6 +46,7 @@ def test_stop_frees_the_slot(scripted: Home, window: Window) -> None:
 
 
 def test_the_picker_keeps_its_entries_and_the_pick_while_modeld_restarts(scripted: Home, window: Window) -> None:
+    window.new_chat()
     before = window.offered()
     assert any("alpha" in row for row in before)
     assert any("beta" in row for row in before)
@@ -58,7 +64,7 @@ def test_the_picker_keeps_its_entries_and_the_pick_while_modeld_restarts(scripte
     window.until(lambda: "stopped" not in window.status() and window.status(), "the status bar recovers")
     assert _names(window.offered()) == _names(before)
     window.ask("quince once more")
-    window.until(lambda: window.chat.inner_text().count("quince11") >= 3, "an answer after the restart")
+    window.said("quince11")
 
 
 def _names(rows: list[str]) -> list[str]:

@@ -1,0 +1,135 @@
+"""What works with nobody signed in: our panel, our picker, ghost text, commands and the commit message."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from clients.home import Home
+from clients.vscode import Editor, Window
+
+pytestmark = [pytest.mark.e2e, pytest.mark.editor]
+
+
+@pytest.fixture(scope="module")
+def editor_settings() -> dict[str, Any]:
+    """The editor as it comes: its own chat would ask to sign in."""
+    return {"chat.allowAnonymousAccess": False, "modeld.inlineCompletion.delay": 50}
+
+
+@pytest.fixture(autouse=True)
+def in_demo(window: Window) -> Iterator[None]:
+    window.page.keyboard.press("Escape")
+    yield
+
+
+def test_the_picker_groups_models_and_shows_what_may_be_done(window: Window) -> None:
+    window.run("Local Models: Choose Model")
+    widget = window.page.locator(".quick-input-widget")
+    window.until(lambda: "beta" in widget.inner_text(), "our picker")
+    shown = widget.inner_text()
+    window.shot("panel-1-picker")
+    for text in ("Installed", "alpha", "not loaded", "Fetch a model", "Stop modeld"):
+        assert text in shown, shown
+    window.page.keyboard.type("beta")
+    window.page.keyboard.press("Enter")
+    window.run("Local Models: Open Chat")
+    window.until(lambda: window.panel.locator("#model").inner_text() == "beta", "the chip shows the pick")
+
+
+def test_the_panel_streams_markdown_without_an_account(scripted: Home, window: Window) -> None:
+    window.run("Local Models: Open Chat")
+    window.panel.locator("#input").fill("marzipan")
+    window.panel.locator("#input").press("Enter")
+    answer = window.panel.locator("article").last
+    window.until(lambda: "no" in answer.inner_text() and "Retry" in answer.inner_text(), "the answer ends")
+    window.shot("panel-2-answer")
+    assert answer.locator("strong").inner_text() == "bold"
+    assert "return a * b" in answer.locator("pre").last.inner_text()
+    assert answer.locator(".answer b").count() == 0, "a tag of the model became one of the page"
+    assert "<b>no</b>" in answer.inner_text()
+    assert scripted.status()["last_turn"]["model"] == "beta"
+
+
+def test_stop_and_retry_in_the_panel(scripted: Home, window: Window) -> None:
+    window.panel.locator("#clear").click()
+    window.panel.locator("#input").fill("zeppelin")
+    window.panel.locator("#send").click()
+    answer = window.panel.locator("article").last
+    window.until(lambda: "zep9" in answer.inner_text(), "text flows")
+    window.panel.locator("#stop").click()
+    window.until(lambda: scripted.status()["state"] == "Ready", "the engine is idle")
+    window.until(lambda: "Stopped." in answer.inner_text(), "the panel says so")
+    window.shot("panel-3-stopped")
+    answer.get_by_role("button", name="Retry").click()
+    window.until(lambda: scripted.status()["state"] == "Busy", "asked again")
+    window.panel.locator("#input").press("Escape")
+    window.until(lambda: scripted.status()["state"] == "Ready", "stopped by Escape")
+
+
+def test_code_of_an_answer_is_applied_as_a_change_that_is_seen_first(window: Window, editor: Editor) -> None:
+    window.open_file("demo.py")
+    window.page.keyboard.press("Control+Home")
+    window.page.keyboard.press("Shift+ArrowDown")
+    window.page.keyboard.press("Shift+ArrowDown")
+    window.panel.locator("#clear").click()
+    attach = window.panel.locator("#attach")
+    attach.wait_for(state="visible")
+    assert attach.inner_text() == "demo.py:1-2"
+    attach.click()
+    window.panel.locator("#input").fill("marzipan")
+    window.panel.locator("#input").press("Enter")
+    answer = window.panel.locator("article").last
+    window.until(lambda: "Retry" in answer.inner_text(), "the answer ends")
+    answer.get_by_role("button", name="Apply").click()
+    window.until(lambda: window.page.locator(".monaco-diff-editor").count(), "a diff is shown")
+    window.page.wait_for_timeout(300)
+    window.shot("panel-4-diff")
+    window.run("Local Models: Accept Change")
+    window.until(lambda: not window.page.locator(".monaco-diff-editor").count(), "the diff is closed")
+    window.page.keyboard.press("Control+S")
+    path = editor.workspace / "demo.py"
+    window.until(lambda: "def mul" in path.read_text(), "the file is changed")
+    assert path.read_text() == "def mul(a, b):\n    return a * b\n\n\nprint(add(1, 2))\n"
+
+
+def test_ghost_text_comes_once_it_is_switched_on(window: Window) -> None:
+    ghost = window.page.locator(".ghost-text, .ghost-text-decoration, .ghost-text-decoration-preview")
+    window.open_file("demo.py")
+    window.page.keyboard.press("Control+End")
+    window.page.keyboard.type("\ndef more(a, b):\n")
+    window.page.wait_for_timeout(700)
+    assert ghost.count() == 0, "off means off"
+    window.run("Local Models: Turn Inline Completion")
+    window.page.locator(".editor-group-container.active .monaco-editor .view-lines").first.click()
+    window.page.keyboard.press("Control+End")
+    window.page.keyboard.type(" ")
+    window.until(lambda: "return" in " ".join(ghost.all_inner_texts()), "ghost text")
+    window.shot("panel-5-ghost")
+    window.page.keyboard.press("Tab")
+    lines = window.page.locator(".editor-group-container.active .monaco-editor .view-lines").first
+    window.until(lambda: lines.inner_text().replace("\xa0", " ").count("return a + b"), "it is accepted")
+    window.run("Local Models: Turn Inline Completion")
+
+
+def test_a_commit_message_from_what_is_staged(window: Window, editor: Editor) -> None:
+    def git(*arguments: str) -> None:
+        settings = ["-c", "user.email=a@example.org", "-c", "user.name=A", "-c", "init.defaultBranch=main"]
+        subprocess.run(["git", *settings, *arguments], cwd=editor.workspace, check=True, capture_output=True)
+
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "Begin")
+    (editor.workspace / "second.txt").write_text("2\n")
+    git("add", ".")
+    window.run("View: Show Source Control")
+    box = window.page.locator(".scm-view .scm-editor .view-lines")
+    window.until(box.count, "the repository is there", 60)
+    window.until(lambda: "second.txt" in window.page.locator(".scm-view").inner_text(), "the staged file", 60)
+    window.run("Local Models: Write Commit Message")
+    window.until(lambda: "second number" in box.first.inner_text().replace("\xa0", " "), "the message")
+    window.shot("panel-6-commit")
+    assert box.first.inner_text().replace("\xa0", " ") == "Add a second number"
