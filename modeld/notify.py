@@ -15,7 +15,7 @@ def notify(state: str, environ: MutableMapping[str, str] = os.environ) -> bool:
         return False
     name = "\0" + address[1:] if address.startswith("@") else address
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.settimeout(1.0)
             sender.sendto(state.encode("ascii"), name)
     except OSError:

@@ -65,7 +65,7 @@ def _systemd(home: Path, backend: str | None, carried: Mapping[str, str], enviro
 
 def _launchd(home: Path, root: DataRoot, backend: str | None, carried: Mapping[str, str]) -> Service:
     path = home / "Library" / "LaunchAgents" / f"{files.LABEL}.plist"
-    domain = f"gui/{os.getuid()}" if sys.platform != "win32" else "gui/0"
+    domain = f"gui/{_uid()}"
     return Service(
         manager="launchd",
         path=path,
@@ -74,6 +74,12 @@ def _launchd(home: Path, root: DataRoot, backend: str | None, carried: Mapping[s
         remove=[["launchctl", "bootout", f"{domain}/{files.LABEL}"]],
         status=["launchctl", "print", f"{domain}/{files.LABEL}"],
     )
+
+
+def _uid() -> int:
+    if sys.platform == "win32":
+        return 0  # launchd is not there
+    return os.getuid()
 
 
 def _windows(root: DataRoot, backend: str | None, environ: Mapping[str, str]) -> Service:
