@@ -16,7 +16,8 @@ from acp_bridge.install.jsonc import Malformed
 from acp_bridge.install.places import AGENT, Surroundings
 
 #: The setting of the VS Code extension that names its interpreter.
-CODE_SETTING = "modeld.interpreter"
+CODE_SETTING = "modeld.python"
+CODE_ENVIRONMENT = "modeld.environment"
 CODE_EXTENSION = "modeld.modeld"
 
 
@@ -70,6 +71,8 @@ def vscode(around: Surroundings, wanted: Wanted) -> Plan:
     for variant, executable in found:
         file = wanted.settings or places.code_settings(around, variant)
         one = _settings(wanted, file, (CODE_SETTING,), around.interpreter, "")
+        if not wanted.remove:
+            one = _with_environment(one, places.command_of(around, "lsp").env)
         plan = msgspec.structs.replace(plan, changes=plan.changes + one.changes, snippet=one.snippet)
         plan.commands.extend(_code_commands(wanted, executable))
     if not any(executable for _, executable in found):
@@ -77,8 +80,17 @@ def vscode(around: Surroundings, wanted: Wanted) -> Plan:
     elif wanted.vsix is None and not wanted.remove:
         plan.warnings.append("the extension's package is not part of this installation; name it with --vsix FILE")
     if not wanted.remove:
-        plan.hints.append("In VS Code: run `modeld: Get started` from the command palette.")
+        plan.hints.append("In VS Code: `Local Models: Open Chat` in the command palette, or pick a model in its chat.")
     return plan
+
+
+def _with_environment(plan: Plan, environ: dict[str, str]) -> Plan:
+    """Where modeld is, for a VS Code that was not started from a shell."""
+    (change,) = plan.changes
+    text = change.after or ""
+    for name, value in environ.items():
+        text = set_value(text, (CODE_ENVIRONMENT, name), value)
+    return msgspec.structs.replace(plan, changes=[msgspec.structs.replace(change, after=text)])
 
 
 def _code_commands(wanted: Wanted, executable: str) -> list[list[str]]:

@@ -139,11 +139,12 @@ def test_vscode_by_its_own_command(private_home: Path, tmp_path: Path) -> None:
     vsix = tmp_path / "modeld.vsix"
     vsix.write_bytes(b"PK")
     path = f"{code.parent}:/usr/bin:/bin"
-    done = run("vscode", "--vsix", str(vsix), PATH=path)
+    done = run("vscode", "--vsix", str(vsix), PATH=path, MODELD_DATA_ROOT="/data")
     assert done.returncode == 0, done.stderr
     assert said.read_text().split() == ["--install-extension", str(vsix), "--force"]
     settings = private_home / ".config" / "Code" / "User" / "settings.json"
-    assert Path(read(settings.read_text())["modeld.interpreter"]).is_absolute()
+    assert Path(read(settings.read_text())["modeld.python"]).is_absolute()
+    assert read(settings.read_text())["modeld.environment"] == {"MODELD_DATA_ROOT": "/data"}
     assert run("vscode", "--remove", PATH=path).returncode == 0
-    assert "modeld.interpreter" not in read(settings.read_text())
+    assert "modeld.python" not in read(settings.read_text())
     assert "--uninstall-extension modeld.modeld" in said.read_text()

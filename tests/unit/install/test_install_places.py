@@ -88,7 +88,7 @@ def test_vscode_says_when_the_extension_is_missing(tmp_path: Path) -> None:
         around(commands=("code",)), Wanted(settings=tmp_path / "settings.json", vsix=Path("/x/modeld.vsix"))
     )
     assert plan.commands == [["/usr/bin/code", "--install-extension", "/x/modeld.vsix", "--force"]]
-    assert json.loads(plan.changes[0].after or "") == {"modeld.interpreter": around().interpreter}
+    assert json.loads(plan.changes[0].after or "") == {"modeld.python": around().interpreter}
 
 
 def test_neovim_files_are_ours_or_left_alone(tmp_path: Path) -> None:
