@@ -11,7 +11,8 @@ import pytest
 
 from fuse_folder import FuseFolder
 from lease_processes import Instance
-from shared.lease import files, reader
+from shared.lease import reader
+from shared.lease.netfs import network_kind
 from shared.paths import DataRoot
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -36,7 +37,7 @@ def test_it_has_no_hard_links(data_root: DataRoot, fuse: FuseFolder) -> None:
     assert refused.value.errno == errno.EPERM
     assert (data_root.owner / "a").read_bytes() == b"x" * 5000
     assert os.listdir(data_root.owner) == ["a"]
-    assert files.network_kind(data_root.owner) is None
+    assert network_kind(data_root.owner) is None
 
 
 def test_without_hard_links_still_one_of_many_owns_and_is_followed(
