@@ -15,7 +15,6 @@ from acp_bridge.session.cancel import Cancel
 from acp_bridge.session.question import SWITCH_ALWAYS
 from acp_bridge.session.stages import loading_title
 from shared.errors import ModeldError
-from shared.protocol.faults import InvalidParams
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -232,11 +231,11 @@ class Window:
             ],
             token=token,
         )
-        raw = await self.protocol.ask("modeld/ask", asked)
         try:
+            raw = await self.protocol.ask("modeld/ask", asked)
             return msgspec.convert(raw, wire.Reply).answer
-        except msgspec.ValidationError as error:
-            raise InvalidParams(at="$", reason="not an answer to modeld/ask") from error
+        except (ModeldError, msgspec.ValidationError):
+            return None  # an editor that cannot ask, or whose answer cannot be read, has not agreed
 
 
 def _nothing() -> None:

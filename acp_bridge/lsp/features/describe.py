@@ -19,6 +19,8 @@ async def handle(window: Window, params: wire.DescribeParams) -> wire.Descriptio
     from acp_bridge.session.question import switch_sentence
 
     core = await window.core()
+    if not core.daemon.connected:
+        await core.daemon.reconnect()  # what is resident decides what a load would mean; bounded
     shown = await listing(window, core)
     model = next((model for model in shown.models if model.id == params.model), None)
     if model is None:

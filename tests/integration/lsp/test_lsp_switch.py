@@ -13,7 +13,7 @@ from bridge_fakes import Bench, Emit, FakeDaemon, active, result, row
 from lsp_fakes import Window, window
 from shared.errors import ConsentDeclined, ModelLoadFailed, ModelNotFound, ModelSwitchRequired, UnsupportedFeature
 from shared.protocol import api
-from shared.protocol.faults import RequestCancelled
+from shared.protocol.faults import MethodNotFound, RequestCancelled
 from shared.protocol.requests import Call
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
@@ -93,6 +93,21 @@ async def test_a_declined_switch_ends_the_turn(pair: tuple[Window, FakeDaemon], 
     with pytest.raises(ConsentDeclined) as caught:
         await editor.turn("alpha").end()
     assert "Zed uses the active model" in caught.value.message
+
+
+@pytest.mark.parametrize("answer", [3, {"answer": ["switch"]}, None])
+async def test_an_editor_that_cannot_ask_has_not_agreed(pair: tuple[Window, FakeDaemon], answer: Any) -> None:
+    editor, daemon = pair
+    daemon.script = hurts_zed
+
+    async def odd(params: dict[str, Any]) -> Any:
+        if answer is None:
+            raise MethodNotFound(method="modeld/ask")
+        return answer
+
+    editor.answer = odd
+    with pytest.raises(ConsentDeclined):
+        await editor.turn("alpha").end()
 
 
 async def test_wait_shows_what_is_waited_for_and_can_be_cancelled(pair: tuple[Window, FakeDaemon]) -> None:
