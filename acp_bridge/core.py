@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
 #: Files that a message refers to are read as for a window of this many tokens.
 ATTACHED_WINDOW = 8192
-#: How long opening a session waits for what is being read from disk: its budget is 100 ms in all.
-PATIENCE_S = 0.06
 
 
 class Core(Choices):
@@ -134,9 +132,7 @@ class Core(Choices):
             self._group.start_soon(self._recall, live)
         else:
             await self._recall(live)
-        with anyio.move_on_after(PATIENCE_S):
-            for known in (live.recalled, self.models.known, self.providers.known):
-                await known.wait()
+        await self.models.until_known(live.recalled, self.providers.known)
         self._connect(live, servers)
         self._live[conversation.id] = live
         self.store.claim_new(conversation, self._claimant(), now)
@@ -178,8 +174,7 @@ class Core(Choices):
         live.conversation.cwd = cwd
         live.conversation.roots = roots
         self._connect(live, servers)
-        with anyio.move_on_after(PATIENCE_S):
-            await self.models.known.wait()
+        await self.models.until_known(live.recalled, self.providers.known)
         return live
 
     def _connect(self, live: LiveConversation, servers: Sequence[ServerSpec]) -> None:

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from shared.settings import Settings
 
 
+#: How long opening a session waits for a first look at the library: its budget is 100 ms in all.
+PATIENCE_S = 0.06
+#: And for what was seen and picked before: some milliseconds of small files, more only where everything is slow. A
+#: first answer without them would show an editor that its pick is gone.
+RECALL_S = 1.0
 #: New and removed files show within 15 s; each check wakes an idle process.
 FILES_CHECK_S = 12.0
 #: How long the heal of a missing model waits for the library.
@@ -94,6 +99,7 @@ class Models:
         self._advertised = Advertised()
         self._moved = anyio.Event()
         self.remotes: tuple[RemoteModel, ...] = ()
+        self.recalled = anyio.Event()  # what was advertised last has been looked for
         self.known = anyio.Event()  # something can be shown
         self.looked = anyio.Event()  # the library itself has been looked at
         daemon.on_change(self.touch)
@@ -150,6 +156,7 @@ class Models:
         recalled = await anyio.to_thread.run_sync(self._inventory.recall)
         if recalled is not None:
             self._become(recalled)
+        self.recalled.set()
         while True:
             self._moved = anyio.Event()
             await self._look()
@@ -161,6 +168,14 @@ class Models:
     def _pause(self) -> float:
         left = self._advertised.grace_left
         return min(FILES_CHECK_S, left + GRACE_END_S) if left else FILES_CHECK_S
+
+    async def until_known(self, *others: anyio.Event) -> None:
+        """Before a picker is shown for the first time: what was remembered (`others` too) is there, bounded."""
+        with anyio.move_on_after(RECALL_S):
+            for recalled in (self.recalled, *others):
+                await recalled.wait()
+        with anyio.move_on_after(PATIENCE_S):
+            await self.known.wait()
 
     async def look(self, limit: float) -> None:
         """One look at everything now, complete within `limit` seconds or not."""

@@ -184,7 +184,7 @@ class RestartLoop:
         self.tally.picks += 1
 
     def _refused(self, seat: Seat, pending: Any, asked: float, how: End) -> None:
-        """After a stop at once, else when the daemon was not back in time: one typed line; there is nobody who could answer."""
+        """After a stop at once, else when the daemon was not back in time: one typed line. Nobody could answer."""
         kind, data = outcome(seat, pending)
         took = time.monotonic() - asked
         if how == "stop":

@@ -305,7 +305,7 @@ class Bridge:
         if message.get("method") == "session/update":
             params = message["params"]
             self.updates.append(params)
-            for pending in self._waiting.values():
+            for pending in list(self._waiting.values()):
                 if pending.session == params["sessionId"] and not pending.answered.is_set():
                     pending.updates.append((now, params["update"]))
         elif "method" in message and "id" in message:

@@ -13,6 +13,7 @@ import platform
 import statistics
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -161,8 +162,8 @@ def main() -> int:
             while loop.cycles < arguments.restarts:
                 loop.run(min(10, arguments.restarts - loop.cycles))
                 print(f"{loop.cycles} restarts, {loop.tally.prompts}", flush=True)
-    except AssertionError as failed:
-        print(f"FAILED: {failed}")
+    except AssertionError:
+        traceback.print_exc()
         return 1
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(table(loop.tally, rows, time.monotonic() - began), encoding="utf-8")

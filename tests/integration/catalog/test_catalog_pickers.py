@@ -52,7 +52,7 @@ def test_models_are_in_every_picker_after_a_start(world: World) -> None:
         assert "start" in descriptions(seat.poll())["none"], "the one entry says what to do"
     world.start()
     for seat in seats:
-        until(lambda seat=seat: [one for _, one in seat.pushed() if is_live(one)], "the models were pushed")
+        pushed_until(seat, is_live)
         assert values(seat.poll()) == list(MODELS)
         assert groups(seat.poll()) == {"installed": list(MODELS)}
     assert world.active() == ""
