@@ -186,15 +186,16 @@ class Editor:
             return FormAnswer(action="accept", content=result.content or {})
         return FormAnswer(action="decline" if result.action == "decline" else "cancel")
 
-    async def ask_editor(self, method: str, params: Any, kind: Any, limit: float = EDITOR_LIMIT_S) -> Any:
+    async def ask_editor(self, method: str, params: Any, kind: Any, limit: float | None = None) -> Any:
         """A request whose failure is told to the model. An editor that does not answer within `limit` seconds has
         failed too: a turn must not hang on it.
         """
+        seconds = EDITOR_LIMIT_S if limit is None else limit
         try:
-            with anyio.fail_after(limit):
+            with anyio.fail_after(seconds):
                 return await self.peer.request(method, params, kind)
         except TimeoutError as error:
-            raise ToolFailed(f"the editor did not answer {method} within {limit:.0f} s") from error
+            raise ToolFailed(f"the editor did not answer {method} within {seconds:.0f} s") from error
         except ModeldError as error:
             raise ToolFailed(error.message) from error
         except BadAnswer as error:

@@ -253,6 +253,27 @@ async def test_the_editors_files_and_terminal_are_used(agent: Bench) -> None:
         assert "1 failed" in str([update for _, update in client.updates if update["sessionUpdate"] == "tool_call"])
 
 
+async def test_an_editor_that_does_not_answer_is_told_to_the_model(
+    agent: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acp_bridge.acp.editor.EDITOR_LIMIT_S", 0.05)
+    async with running(agent) as daemon, bridge(agent) as client:
+        scripted(daemon, [("read_file", {"path": "app.py"})], "I cannot read it.")
+        session = await begin(client, agent, fs={"readTextFile": True})
+        taken_back = anyio.Event()
+
+        async def never(method: str, params: dict[str, Any]) -> Any:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                taken_back.set()
+
+        client.answer = never
+        assert (await client.prompt(session, "look"))["stopReason"] == "end_turn"
+        assert "did not answer fs/read_text_file" in daemon.turns[-1].messages[-1]["content"]
+        await taken_back.wait()
+
+
 async def test_a_linked_file_is_read_when_it_is_in_the_workspace(agent: Bench) -> None:
     async with running(agent) as daemon, bridge(agent) as client:
         scripted(daemon, "Seen.")
