@@ -172,14 +172,14 @@ class Modeld:
         self.environ = {**os.environ, **environ}
         self.process: subprocess.Popen[bytes] | None = None
 
-    async def start(self) -> None:
+    async def start(self, seconds: float = LONG) -> None:
         command = [sys.executable, "-P", "-m", "modeld", "serve", "--quiet", "--backend", self.backend]
         self.said = self.root.path / "said.log"
         with self.said.open("ab") as output:
             self.process = subprocess.Popen(
                 command, env=self.environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
-        await eventually(lambda: self.view() or self.process.poll() is not None, "modeld can be found")  # type: ignore[union-attr]
+        await eventually(lambda: self.view() or self.process.poll() is not None, "modeld can be found", seconds)  # type: ignore[union-attr]
         assert self.view() is not None, self.said.read_text()
 
     def view(self) -> PresenceView | None:
