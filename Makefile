@@ -13,7 +13,7 @@ export PROMPT
 FIND = python=$$(sh scripts/find-python.sh) &&
 RUN = $(FIND) PYTHONDONTWRITEBYTECODE=1 "$$python"
 
-.PHONY: chat test lint soak fuzz bench docs lock clean
+.PHONY: chat test lint soak fuzz bench docs lock wheel clean
 
 chat:
 	@$(RUN) scripts/chat.py --backend "$(BACKEND)"
@@ -40,6 +40,10 @@ bench:
 docs:
 	@$(RUN) scripts/prepare.py dev docs mcp openvino remote && .venv/bin/python scripts/references.py \
 	&& .venv/bin/python -m sphinx -q -W --keep-going -b html docs docs/_build && echo docs/_build/index.html
+
+# a release in dist/: the wheel, with the VS Code extension in it, and the source archive
+wheel:
+	@$(RUN) scripts/prepare.py dev && .venv/bin/python scripts/wheel.py
 
 # constraints.txt anew, from the newest versions that pyproject.toml allows
 lock:
