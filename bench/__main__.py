@@ -9,12 +9,12 @@ import signal
 import sys
 from pathlib import Path
 
-from bench import beside, conversations, installed, library, peers, startup, turns, window
+from bench import beside, conversations, editor, installed, library, peers, startup, turns, window
 from bench.table import Table, machine
 from weights import GEMMA3, SMOLLM2, fetch
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
-PARTS = ("startup", "installed", "conversations", "window", "llama", "openvino", "library")
+PARTS = ("startup", "installed", "conversations", "window", "editor", "llama", "openvino", "library")
 BUDGETS_ADVICE = "Ratios count, absolute numbers drift with the machine; median (quartiles, number of samples)."
 
 
@@ -38,6 +38,8 @@ def main() -> int:
         conversations.measure(table)
     if "window" in arguments.only:
         window.measure(table)
+    if "editor" in arguments.only:
+        editor.measure(table)
     if "library" in arguments.only:
         library.measure(table)
     for backend in ("llama", "openvino"):

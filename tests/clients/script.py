@@ -28,18 +28,27 @@ def words(stem: str, count: int) -> list[str]:
     return [f"{stem}{index} " for index in range(count)]
 
 
+MARKDOWN = [
+    "Some **bold** text.\n\n",
+    "```python\n",
+    "def mul(a, b):\n",
+    "    return a * b\n",
+    "```\n",
+    "\nand <b>no</b> tag.",
+]
+CALL = ["<tool_call>\n", '{"name": "lookup", ', '"arguments": {"key": "stone"}}', "\n</tool_call>"]
+
 #: what a prompt with the named word is answered with; the last match wins
 REPLIES: list[dict[str, Any]] = [
     {"pieces": words("plain", 20)},
     {"when": "zeppelin", "pieces": words("zep", 10), "endless": True},
-    {"when": "marzipan", "pieces": ["Some **bold** text.\n\n", "```python\n", "def mul(a, b):\n", "    return a * b\n", "```\n",
-                                    "\nand <b>no</b> tag."]},
+    {"when": "marzipan", "pieces": MARKDOWN},
     {"when": "commit message", "pieces": ["Add ", "a ", "second ", "number"]},
     {"when": "<|fim_prefix|>", "pieces": ["return ", "a ", "+ ", "b"]},
-    {"when": "persimmon", "pieces": ["<tool_call>\n", '{"name": "lookup", ', '"arguments": {"key": "stone"}}', "\n</tool_call>"]},
+    {"when": "persimmon", "pieces": CALL},
     {"when": "the stone is blue", "pieces": words("blue", 5)},
     {"when": "quince", "pieces": words("quince", 12)},
-]  # fmt: skip
+]
 
 
 def write_script(home: Home, **fields: Any) -> None:

@@ -1,4 +1,4 @@
-"""Interpreters that are wrong in one way each, as the extension may find them; and one that is right in an odd place."""
+"""Interpreters that are wrong in one way each, as the extension may find them; and a right one in an odd place."""
 
 from __future__ import annotations
 

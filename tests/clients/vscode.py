@@ -266,14 +266,13 @@ class Window:
             box.wait_for(state="visible")
             box.fill(f">{title}")
             row = self.page.locator(".quick-input-widget .quick-input-list .monaco-list-row", has_text=title).first
-            try:
-                row.wait_for(state="visible", timeout=1500)
-                row.click()
-            except Exception as error:
-                self.page.keyboard.press("Escape")
-                assert time.monotonic() < deadline, f"no command {title}: {error}"
-                continue
-            return
+            for _ in range(15):
+                if row.is_visible():
+                    row.click()
+                    return
+                self.page.wait_for_timeout(100)
+            self.page.keyboard.press("Escape")
+            assert time.monotonic() < deadline, f"no command {title}"
 
     def open_file(self, name: str) -> None:
         """Open a file of the workspace and put the cursor into it."""
@@ -378,12 +377,26 @@ class Window:
         return answer
 
 
+def ended(process: psutil.Process) -> bool:
+    """Whether the process is gone."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def copy_workspace(editor: Editor, files: dict[str, str]) -> None:
     """Files of a user's project."""
     for name, text in files.items():
         target = editor.workspace / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
+
+
+def git(editor: Editor, *arguments: str) -> None:
+    """A Git command in the workspace."""
+    settings = ["-c", "user.email=a@example.org", "-c", "user.name=A", "-c", "init.defaultBranch=main"]
+    subprocess.run(["git", *settings, *arguments], cwd=editor.workspace, check=True, capture_output=True)
 
 
 def remove_shots() -> None:

@@ -3,6 +3,7 @@ import * as os from 'node:os';
 import * as vscode from 'vscode';
 import { Bridge } from './bridge/bridge.ts';
 import { candidates } from './bridge/interpreter.ts';
+import { IdleRestart } from './bridge/idle.ts';
 import { firstWorking, type Found } from './bridge/probe.ts';
 import { chosenPython } from './bridge/python.ts';
 import { ChatPanel } from './chat/panel.ts';
@@ -22,9 +23,6 @@ import { needsRestart, settings } from './settings.ts';
 import { StatusItems } from './status/items.ts';
 import { WIRE } from './wire.ts';
 
-/** How often a restart that waits for a turn to end looks again, in milliseconds. */
-const IDLE_CHECK_MS = 500;
-
 /** All that lives as long as the extension. */
 export interface Services extends vscode.Disposable {
   readonly bridge: Bridge;
@@ -42,6 +40,7 @@ export function makeServices(context: vscode.ExtensionContext): Services {
   const provider = new ModelProvider(bridge, library);
   const proposals = new Proposals();
   const panel = new ChatPanel(bridge, library, proposals, context);
+  const idle = new IdleRestart(bridge);
   const picker = new ModelPicker(bridge, library, () => items.status);
   context.subscriptions.push(
     log,
@@ -51,6 +50,7 @@ export function makeServices(context: vscode.ExtensionContext): Services {
     items,
     proposals,
     panel,
+    idle,
     new LoadProgress(bridge),
     new Repair(bridge),
     registerCommitCommand(bridge, library),
@@ -62,10 +62,10 @@ export function makeServices(context: vscode.ExtensionContext): Services {
     bridge.onNotice((notice) => void vscode.window.showInformationMessage(notice.text)),
     vscode.workspace.onDidChangeConfiguration((change) => {
       if (needsRestart(change)) {
-        restartWhenIdle(bridge);
+        idle.restart();
       }
     }),
-    vscode.workspace.onDidGrantWorkspaceTrust(() => restartWhenIdle(bridge)),
+    vscode.workspace.onDidGrantWorkspaceTrust(() => idle.restart()),
   );
   provider.announce(); // the editor does not ask by itself after a registration
   setImmediate(() => void bridge.start());
@@ -95,15 +95,6 @@ function makeBridge(
     ask: askUser,
   });
   return bridge;
-}
-
-/** A changed setting never ends an answer that is being written. */
-function restartWhenIdle(bridge: Bridge): void {
-  if (bridge.busy) {
-    setTimeout(() => restartWhenIdle(bridge), IDLE_CHECK_MS);
-    return;
-  }
-  void bridge.restart();
 }
 
 async function findInterpreter(folder: string, environment: NodeJS.ProcessEnv): Promise<Found> {

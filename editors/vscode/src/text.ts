@@ -12,8 +12,11 @@ export function size(bytes: number): string {
   return bytes >= 1e9 ? `${(bytes / 1e9).toFixed(1)} GB` : `${Math.max(1, Math.round(bytes / 1e6))} MB`;
 }
 
-/** Seconds. */
+/** Seconds, or milliseconds where those say more. */
 export function seconds(value: number): string {
+  if (value < 1) {
+    return `${Math.round(value * 1000)} ms`;
+  }
   return value >= 10 ? `${Math.round(value)} s` : `${value.toFixed(1)} s`;
 }
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import psutil
 import pytest
 
 from clients.home import Home
 from clients.script import write_models, write_script
-from clients.vscode import BROWSER_FLAGS, VIEWPORT, Editor, Window, copy_workspace, paths
+from clients.vscode import BROWSER_FLAGS, VIEWPORT, Editor, Window, copy_workspace, git, paths
 from leaks import Children
 
 DEMO = "def add(a, b):\n    return a + b\n\n\nprint(add(1, 2))\n"
@@ -30,7 +29,7 @@ def no_child_left() -> Iterator[None]:
     """Editor, browser and daemon live as long as their module; whatever else a test starts, it ends."""
     before = Children.now()
     yield
-    left = [line for line in Children.now().wait_gone_but(before, _SHARED)]
+    left = Children.now().wait_gone_but(before, _SHARED)
     assert not left, f"child processes left behind: {left}"
 
 
@@ -66,6 +65,9 @@ def editor(scripted: Home, editor_settings: dict[str, Any]) -> Iterator[Editor]:
     """The editor of that user, on a small project."""
     with Editor(scripted, settings=editor_settings) as served:
         copy_workspace(served, {"demo.py": DEMO})
+        git(served, "init")
+        git(served, "add", ".")
+        git(served, "commit", "-m", "Begin")
         yield served
         served.stop()
         assert not served.bridges(), "bridges outlived the editor"
@@ -95,10 +97,3 @@ def window(editor: Editor, browser: Any) -> Iterator[Window]:
     yield opened
     context.close()
 
-
-def ended(process: psutil.Process) -> bool:
-    """Whether the process is gone."""
-    try:
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True

@@ -34,6 +34,14 @@ def test_the_next_turn_prefills_only_what_is_new(scripted: Home, window: Window)
     assert usage["prefilled"] < 1500, usage
 
 
+def test_the_participant_answers_with_the_local_model(scripted: Home, window: Window) -> None:
+    window.new_chat()
+    window.ask("@local quince")
+    window.said("quince11")
+    window.shot("chat-6-participant")
+    assert scripted.status()["last_turn"]["usage"]["prefilled"] < 1000, "none of the editor's own instructions"
+
+
 def test_stop_frees_the_slot(scripted: Home, window: Window) -> None:
     window.new_chat()
     window.ask("zeppelin")

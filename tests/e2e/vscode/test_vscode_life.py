@@ -9,9 +9,7 @@ import psutil
 import pytest
 
 from clients.home import Home
-from clients.vscode import Editor, Window
-
-from conftest import ended
+from clients.vscode import Editor, Window, ended
 
 pytestmark = [pytest.mark.e2e, pytest.mark.editor]
 

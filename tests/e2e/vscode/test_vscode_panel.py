@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from clients.home import Home
-from clients.vscode import Editor, Window
+from clients.script import write_script
+from clients.vscode import Editor, Window, git
 
 pytestmark = [pytest.mark.e2e, pytest.mark.editor]
 
@@ -21,9 +20,8 @@ def editor_settings() -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def in_demo(window: Window) -> Iterator[None]:
+def nothing_open(window: Window) -> None:
     window.page.keyboard.press("Escape")
-    yield
 
 
 def test_the_picker_groups_models_and_shows_what_may_be_done(window: Window) -> None:
@@ -68,6 +66,25 @@ def test_stop_and_retry_in_the_panel(scripted: Home, window: Window) -> None:
     window.until(lambda: scripted.status()["state"] == "Busy", "asked again")
     window.panel.locator("#input").press("Escape")
     window.until(lambda: scripted.status()["state"] == "Ready", "stopped by Escape")
+
+
+def test_a_load_shows_its_progress_and_can_be_cancelled(scripted: Home, window: Window) -> None:
+    write_script(scripted, load_s=20.0)
+    scripted.run("modeld", "unload")
+    window.panel.locator("#clear").click()
+    window.panel.locator("#input").fill("quince")
+    window.panel.locator("#input").press("Enter")
+    answer = window.panel.locator("article").last
+    window.until(lambda: "Loading beta" in answer.inner_text(), "the panel shows the load")
+    window.until(lambda: any("Loading beta" in toast for toast in window.toasts()), "so does a notification")
+    window.shot("panel-7-loading")
+    window.page.locator(".notifications-toasts").get_by_role("button", name="Cancel").click()
+    window.until(lambda: scripted.status()["state"] == "Empty", "the load is undone")
+    window.until(lambda: window.panel.locator("#send").is_visible(), "the turn has ended")
+    window.shot("panel-8-load-cancelled")
+    write_script(scripted)
+    answer.get_by_role("button", name="Retry").click()
+    window.until(lambda: "quince11" in window.panel.locator("article").last.inner_text(), "the next load works")
 
 
 def test_code_of_an_answer_is_applied_as_a_change_that_is_seen_first(window: Window, editor: Editor) -> None:
@@ -116,16 +133,9 @@ def test_ghost_text_comes_once_it_is_switched_on(window: Window) -> None:
 
 
 def test_a_commit_message_from_what_is_staged(window: Window, editor: Editor) -> None:
-    def git(*arguments: str) -> None:
-        settings = ["-c", "user.email=a@example.org", "-c", "user.name=A", "-c", "init.defaultBranch=main"]
-        subprocess.run(["git", *settings, *arguments], cwd=editor.workspace, check=True, capture_output=True)
-
-    git("init")
-    git("add", ".")
-    git("commit", "-m", "Begin")
     (editor.workspace / "second.txt").write_text("2\n")
-    git("add", ".")
-    window.run("View: Show Source Control")
+    git(editor, "add", "second.txt")
+    window.page.locator('.activitybar [aria-label^="Source Control"]').first.click()
     box = window.page.locator(".scm-view .scm-editor .view-lines")
     window.until(box.count, "the repository is there", 60)
     window.until(lambda: "second.txt" in window.page.locator(".scm-view").inner_text(), "the staged file", 60)

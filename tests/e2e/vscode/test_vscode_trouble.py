@@ -64,7 +64,7 @@ def test_a_python_that_is_not_there_is_told(editor: Editor, window: Window, odd:
 def test_a_repaired_setting_is_taken_up_at_an_odd_path(editor: Editor, window: Window, odd: Path) -> None:
     editor.configure(**{"modeld.python": str(odd_place(odd))})
     window.until(editor.bridges, "a bridge runs", 60)
-    window.until(lambda: "no model" in window.status().lower() or "loaded" in window.status(), "the status bar recovers")
+    window.until(lambda: "model is loaded" in window.status() or "no model" in window.status(), "the status recovers")
     window.new_chat()
     window.ask("quince")
     window.said("quince11")

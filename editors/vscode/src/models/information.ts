@@ -41,7 +41,7 @@ export function information(model: Model): Information {
     name: model.name,
     family: model.architecture || 'local',
     version: model.quantization || '1',
-    detail: model.detail,
+    detail: brief(model),
     tooltip: tooltip(model),
     maxInputTokens: window - answer,
     maxOutputTokens: answer,
@@ -85,6 +85,11 @@ export function warnings(model: Model): string[] {
     found.push(model.reason);
   }
   return found;
+}
+
+/** State and size: a longer line would leave no room for the name. */
+function brief(model: Model): string {
+  return model.detail.replace(/, context [\d,]+.*$/, '');
 }
 
 function icon(model: Model): string {

@@ -1,7 +1,8 @@
 /** The local models in the editor's own picker and chat. */
 import * as vscode from 'vscode';
 import type { Bridge } from '../bridge/bridge.ts';
-import { Failure, failureOf } from '../bridge/failures.ts';
+import { Failure, failureOf, startable } from '../bridge/failures.ts';
+import { report } from '../commands/report.ts';
 import type { Model, TurnEvent, TurnParams } from '../wire.ts';
 import { TokenCounts } from './counts.ts';
 import { NOTHING } from './held.ts';
@@ -91,6 +92,9 @@ export class ModelProvider implements vscode.LanguageModelChatProvider {
       const failure = failureOf(error);
       if (failure.kind === 'cancelled' || token.isCancellationRequested) {
         throw new vscode.CancellationError();
+      }
+      if (startable(failure.kind)) {
+        void report(failure); // the chat shows the sentence, and has no place for the button
       }
       throw failure;
     }

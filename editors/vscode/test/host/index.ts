@@ -112,6 +112,21 @@ const tests: Record<string, () => Promise<void>> = {
       /does not fit.*300,0\d\d tokens.*262,144/s,
     );
   },
+  'errors of a file get a light bulb': async () => {
+    const document = await vscode.workspace.openTextDocument({ content: 'x = 1\ny = z\n', language: 'python' });
+    const problems = vscode.languages.createDiagnosticCollection('test');
+    const range = new vscode.Range(1, 4, 1, 5);
+    problems.set(document.uri, [new vscode.Diagnostic(range, 'z is not defined', vscode.DiagnosticSeverity.Error)]);
+    const ours = async (): Promise<vscode.CodeAction | undefined> => {
+      const kind = vscode.CodeActionKind.QuickFix.value;
+      const command = 'vscode.executeCodeActionProvider';
+      const actions = await vscode.commands.executeCommand<vscode.CodeAction[]>(command, document.uri, range, kind);
+      return actions.find((action) => action.title === 'Fix with the local model');
+    };
+    const action = await until(ours);
+    assert.equal(action.command?.command, 'modeld.fixAt');
+    problems.dispose();
+  },
   'our commands are there, and the inline completion is off': async () => {
     const commands = await vscode.commands.getCommands(true);
     assert.ok(commands.includes('modeld.pickModel'));

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { BRIDGE_LOST, failureOf } from '../../src/bridge/failures.ts';
+import { IDLE_CHECK_MS, IdleRestart } from '../../src/bridge/idle.ts';
 import { candidates, type Candidate, type Surroundings } from '../../src/bridge/interpreter.ts';
 import { readOffer } from '../../src/bridge/offer.ts';
 import { installArguments, judge, nearest, type Ended, type Problem, type ProblemKind } from '../../src/bridge/preflight.ts';
@@ -118,4 +119,25 @@ test('a prompt that does not fit is refused with numbers and a way out', () => {
   assert.match(message, /15,990/);
   assert.match(message, /4,096/);
   assert.match(message, /larger context/);
+});
+
+test('a changed setting waits for the turn, and several changes restart once', (context) => {
+  context.mock.timers.enable({ apis: ['setTimeout'] });
+  let restarts = 0;
+  const bridge = {
+    busy: true,
+    restart: (): Promise<void> => {
+      restarts += 1;
+      return Promise.resolve();
+    },
+  };
+  const idle = new IdleRestart(bridge);
+  idle.restart();
+  idle.restart();
+  context.mock.timers.tick(IDLE_CHECK_MS * 3);
+  assert.equal(restarts, 0);
+  bridge.busy = false;
+  context.mock.timers.tick(IDLE_CHECK_MS);
+  assert.equal(restarts, 1);
+  idle.dispose();
 });
