@@ -50,10 +50,10 @@ async def launch(context: Context, backend: str | None) -> PresenceView | None:
     deadline = anyio.current_time() + READY_SECONDS
     while anyio.current_time() < deadline:
         if process.poll() is not None:
-            text = _tail(said)
             if process.returncode == 0:
                 break
-            print(f"modeld: it did not start: {text or f'exit code {process.returncode}'}", file=sys.stderr)
+            text = _tail(said) or _why() or f"exit code {process.returncode}; see `modeld doctor`"
+            print(f"modeld: it did not start: {text}", file=sys.stderr)
             return None
         mine = await _mine(context, process.pid)
         if mine is not None:
@@ -85,6 +85,8 @@ def _report(connection: Connection, what: str, backend: str | None) -> int:
     print(f"modeld {what} (pid {connection.target.pid}, backend {hello.backend}{version})")
     if backend not in (None, "auto", hello.backend):
         print(f"It serves {hello.backend}, not {backend}: `modeld restart --backend {backend}` changes that.")
+    if hello.backend == "none" and backend != "none":
+        print("No engine is installed: `pip install 'modeld[openvino]'`, then `modeld restart`.")
     return codes.OK
 
 
@@ -128,6 +130,14 @@ async def _settle(context: Context, mine: PresenceView) -> int:
             except ModeldError:
                 continue  # it does not answer: ours stays
         return _report(connection, "is running", None)
+
+
+def _why() -> str:
+    """What the doctor sees wrong with the ground, where the process could not even say it (a full disk)."""
+    from modeld.doctor import ground
+
+    wrong = [one for one in ground.root()[1] if one.verdict == "problem"]
+    return "; ".join(f"{one.what} {one.text}: {one.fix}" for one in wrong)
 
 
 def _tail(path: Path) -> str:

@@ -79,7 +79,7 @@ async def daemon(root: DataRoot, settings: Settings) -> tuple[list[Finding], api
         return [Finding(what="modeld", verdict="problem", text=error.message)], None
     rows = [Finding(what="modeld", text=f"{status.role}, pid {status.pid}, {status.backend}, slot {status.state}")]
     if status.backend == "none":
-        fix = "install an engine, then `modeld restart --backend auto`"
+        fix = "install an engine, then `modeld restart`"
         rows.append(Finding(what="modeld", verdict="problem", text="runs without an engine", fix=fix))
     if status.memory.pressure:
         rows.append(Finding(what="memory", verdict="note", text="under pressure", fix="`modeld unload`"))

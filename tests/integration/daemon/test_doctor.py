@@ -169,6 +169,38 @@ async def test_a_full_disk(small_disk: Path, private_home: Path) -> None:
     assert "modeld rm" in found["fix"]
 
 
+async def test_a_start_on_a_full_disk_says_so(small_disk: Path, private_home: Path) -> None:
+    with (small_disk / "filler").open("wb", buffering=0) as filler, pytest.raises(OSError, match="No space"):
+        while True:
+            filler.write(b"x" * 4096)
+    environ = {**os.environ, "MODELD_DATA_ROOT": str(small_disk / "data")}
+    command = [sys.executable, "-P", "-m", "modeld", "start", "--backend", "none"]
+    done = await anyio.run_process(command, env=environ, check=False)
+    assert done.returncode == 1
+    assert b"disk full" in done.stderr
+    assert b"free some space" in done.stderr
+
+
+async def test_a_start_without_an_engine_says_how_to_get_one(data_root: DataRoot, tmp_path: Path) -> None:
+    """The packages are hidden from every process, as in an installation without extras."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Hidden:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name in ('llama_cpp', 'openvino_genai'):\n"
+        "            raise ImportError(name)\n"
+        "sys.meta_path.insert(0, Hidden())\n"
+    )
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-P", "-m", "modeld"]
+    try:
+        done = await anyio.run_process([*command, "start"], env=environ, check=False)
+        assert done.returncode == 0, done.stderr
+        assert b"modeld[openvino]" in done.stdout
+    finally:
+        await anyio.run_process([*command, "stop"], env=environ, check=False)
+
+
 async def test_too_little_memory(data_root: DataRoot) -> None:
     write_models(data_root, "a")
     report = await doctor(
