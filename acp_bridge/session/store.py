@@ -9,6 +9,7 @@ One process writes a conversation: it holds a claim (pid, start token, who, expi
 
 from __future__ import annotations
 
+import errno
 import queue
 import threading
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from acp_bridge.session import database
 from acp_bridge.session.database import Listed
 from acp_bridge.session.events import Saved
 from acp_bridge.session.state import Conversation
-from shared.errors import ConversationBusy, ModeldError, RootUnusable
+from shared.errors import ConversationBusy, DiskFull, ModeldError, RootError, RootUnusable
 
 if TYPE_CHECKING:
     import sqlite3
@@ -40,6 +41,9 @@ EMPTY_KEPT_S = 86_400.0
 DAY_S = 86_400.0
 #: How long the end of the process waits for the last writes.
 CLOSE_LIMIT_S = 0.7
+#: What SQLite calls a full disk, and what a person should free at least.
+SQLITE_FULL = 13
+NEEDED_BYTES = 1024 * 1024
 
 
 class Claimant(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +91,7 @@ class Store:
             self._db = database.connect(self._path)
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
-                raise RootUnusable(path=str(self._path), hint=str(error)) from error
+                raise _unusable(self._path, error) from error
             aside = self._path.with_suffix(".damaged")
             self._path.replace(aside)
             self.damaged.append(f"the conversation database was damaged; it was set aside as {aside.name}")
@@ -103,7 +107,7 @@ class Store:
             try:
                 work(self._open())
             except (sqlite3.Error, OSError) as error:
-                self._failed = RootUnusable(path=str(self._path), hint=str(error))
+                self._failed = _unusable(self._path, error)
             except ModeldError as error:
                 self._failed = error
 
@@ -122,7 +126,7 @@ class Store:
             try:
                 outcome.append(work(self._open()))
             except (sqlite3.Error, OSError) as error:
-                outcome.append(RootUnusable(path=str(self._path), hint=str(error)))
+                outcome.append(_unusable(self._path, error))
             except ModeldError as error:
                 outcome.append(error)
             try:
@@ -283,3 +287,14 @@ class Store:
 
 def _nothing(db: sqlite3.Connection) -> None:
     """A place in the line of jobs."""
+
+
+def _unusable(path: Path, error: Exception) -> RootError:
+    """Why the file cannot be used, with what there is to know about it."""
+    from shared.lease import disk
+
+    full = getattr(error, "sqlite_errorcode", 0) & 0xFF == SQLITE_FULL
+    if full or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
+        return DiskFull(path=str(path), needed_bytes=NEEDED_BYTES)
+    uid, mode = disk.owner_of(path)
+    return RootUnusable(path=str(path), uid=uid, mode=mode, hint=str(error))
