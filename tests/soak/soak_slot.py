@@ -114,7 +114,7 @@ async def races(root: DataRoot, rounds: int) -> list[Line]:
         return [
             Line("two clients race to load different models, rounds", f"{rounds}: one winner and one typed error each"),
             Line("who won, what the other got", f"a {won['a']}, b {won['b']}; {told}"),
-            Line("the daemon over these rounds", flat(before, footprint(modeld), "races")),
+            Line("the daemon over these races", flat(before, footprint(modeld), "races")),
         ]
 
 
@@ -191,7 +191,7 @@ async def vanishing(root: DataRoot, rounds: int) -> list[Line]:
     return [
         *lines,
         Line(f"client process killed (SIGKILL) in decode: slot free (s), {len(killed)} times", spread(killed)),
-        Line("the daemon over these rounds", flat(before, after, "vanishing")),
+        Line("the daemon over these clients", flat(before, after, "vanishing")),
     ]
 
 
@@ -243,7 +243,10 @@ async def kill_a_client(root: DataRoot, modeld: Modeld, stays: Client) -> float:
 
 
 async def many_turns(root: DataRoot, turns: int) -> list[Line]:
-    async with Modeld(root, "llama", MODELD_THREADS="1") as modeld, modeld.client() as client:
+    async with (
+        Modeld(root, "llama", MODELD_THREADS="1", MODELD_PARKED_FRACTION="0.0002") as modeld,
+        modeld.client() as client,
+    ):
         chance = random.Random(7)
 
         async def some(count: int) -> None:
@@ -251,7 +254,7 @@ async def many_turns(root: DataRoot, turns: int) -> list[Line]:
                 text = f"short {number} " + "words " * chance.randrange(40)
                 await client.turn("a", text, params=api.Sampling(max_tokens=4, temperature=0.0)).end()
 
-        await some(max(turns // 10, 20))  # lanes and parked conversations fill up first
+        await some(max(turns // 10, 20))  # lanes and the (small) budget of parked conversations fill up first
         before = footprint(modeld)
         (worker,) = modeld.workers()
         held = worker.memory_info().rss
@@ -384,6 +387,14 @@ def spread(values: list[float]) -> str:
     return f"median {statistics.median(ordered):.3f}, p95 {ninety:.3f}, most {ordered[-1]:.3f}"
 
 
+def kept(page: Path, lines: list[Line]) -> list[Line]:
+    """Rows of an earlier run that this one, of some parts only, did not make anew."""
+    made = {line.what for line in lines}
+    rows = page.read_text(encoding="utf-8").splitlines() if page.exists() else []
+    cells = [row.strip("| ").split(" | ") for row in rows if row.startswith("| ")]
+    return [Line(*cell) for cell in cells if len(cell) == 2 and cell[0] not in made | {"what", "---"}]
+
+
 def page(lines: list[Line], seconds: float) -> str:
     """The result page."""
     head = [
@@ -392,7 +403,7 @@ def page(lines: list[Line], seconds: float) -> str:
         (
             f"Run on {time.strftime('%Y-%m-%d', time.gmtime())}, {platform.system()} {platform.machine()}, "
             f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.0f}, Python {platform.python_version()}, "
-            f"{seconds:.0f} s in all. Made by `tests/soak/soak_slot.py`."
+            f"{seconds:.0f} s. Made by `tests/soak/soak_slot.py`, whose parts may be run apart."
         ),
         "",
         "| what | result |",
@@ -450,6 +461,8 @@ def main() -> int:
             print("FAILED: " + "; ".join(failures))
             return 1
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    if arguments.parts:
+        lines = kept(arguments.out, lines) + lines
     arguments.out.write_text(page(lines, time.monotonic() - began), encoding="utf-8")
     print(arguments.out.read_text(encoding="utf-8"))
     return 0

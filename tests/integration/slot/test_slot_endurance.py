@@ -1,10 +1,8 @@
-"""Many rounds: nothing leaks, whoever vanishes and whenever (`make soak` runs the full counts)."""
+"""Many rounds: nothing leaks, whoever vanishes and whenever (`tests/soak/soak_slot.py` runs the full counts)."""
 
 from __future__ import annotations
 
 import random
-import statistics
-import time
 from typing import Any
 
 import anyio
@@ -12,7 +10,7 @@ import psutil
 import pytest
 
 from counts import FULL, scaled
-from modeld_process import ENDLESS, Client, Modeld, write_models, write_script
+from modeld_process import ENDLESS, Modeld, write_models, write_script
 from shared.paths import DataRoot
 from shared.protocol import api
 
@@ -74,37 +72,3 @@ async def test_clients_that_vanish_at_any_moment_leave_nothing(models: DataRoot)
         assert after[1:] == before[1:]
         assert after[0] <= before[0] * 1.05 + MIB
         assert (await stays.turn("a", "short").end()).finish_reason == "stop"
-
-
-@pytest.mark.skipif(not FULL, reason="a ratio of times: measured in the soak, on a quiet machine")
-async def test_many_clients_get_as_much_done_as_one(models: DataRoot) -> None:
-    """32 clients with a turn each against one client with 32, interleaved; the ratio of the medians."""
-    count = 32
-    environ = write_script(models.path, [{"pieces": ["x "] * 40}], token_s=0.001)
-    async with Modeld(models, "scripted", **environ, MODELD_QUEUE_LIMIT="64") as modeld:
-        async with anyio.create_task_group() as tasks:
-            clients: list[Client] = []
-            done = anyio.Event()
-
-            async def connect() -> None:
-                async with modeld.client() as client:
-                    clients.append(client)
-                    await done.wait()
-
-            for _ in range(count):
-                tasks.start_soon(connect)
-            while len(clients) < count:
-                await anyio.sleep(0.01)
-            await clients[0].load("a")
-            one: list[float] = []
-            many: list[float] = []
-            for _ in range(10):
-                for callers, times in (([clients[0]] * count, one), (clients, many)):
-                    began = time.monotonic()
-                    turns = [client.turn("a", params=api.Sampling(max_tokens=50)) for client in callers]
-                    for turn in turns:
-                        await turn.end(60.0)
-                    times.append(time.monotonic() - began)
-            done.set()
-        ratio = statistics.median(many) / statistics.median(one)
-        assert ratio <= 1.05, f"{ratio:.3f}: one {one}, many {many}"
