@@ -132,7 +132,7 @@ class FaceProtocol(LanguageServerProtocol):
             if self._begun:
                 raise InvalidRequest(reason="initialize was called before")
             raise NotInitialized
-        if request.method not in self.fm.builtin_features and request.method not in self.fm.features:
+        if not self._serves(request.method, answers=True):
             raise MethodNotFound(method=request.method)
 
     def _notified(self, note: Notification) -> None:
@@ -145,7 +145,7 @@ class FaceProtocol(LanguageServerProtocol):
             if note.method == CANCEL:
                 self._cancel(note)
                 return
-            if note.method not in self.fm.builtin_features and note.method not in self.fm.features:
+            if not self._serves(note.method, answers=False):
                 return
             message = JsonRPCNotification(
                 method=note.method, jsonrpc=self.VERSION, params=self._params(note.method, note.raw)
@@ -153,6 +153,12 @@ class FaceProtocol(LanguageServerProtocol):
         except ModeldError:
             return  # JSON-RPC: a notification has no answer, not even a bad one
         super().handle_message(message)
+
+    def _serves(self, method: str, *, answers: bool) -> bool:
+        """Whether `method` is served as a request (`answers`) or as a notification; all of ours are requests."""
+        ours = self.get_message_type(method) is None
+        known = method in self.fm.builtin_features or method in self.fm.features
+        return known and answers == (ours or self.get_result_type(method) is not None)
 
     def _cancel(self, note: Notification) -> None:
         number = note.params(_CancelParams).id

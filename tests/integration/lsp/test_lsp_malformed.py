@@ -95,6 +95,12 @@ def test_unknown_methods_and_kinds_of_messages(editor: Editor) -> None:
     with pytest.raises(LspError) as caught:
         editor.request("initialize", {"capabilities": {}})
     assert caught.value.code == -32600
+    with pytest.raises(LspError) as caught:
+        editor.request("textDocument/didOpen", {})  # a notification is no request
+    assert caught.value.code == -32601
+    editor.notify("initialize", {"capabilities": {}})  # nor a request a notification
+    editor.notify("shutdown", None)
+    editor.notify("modeld/cancel", {})
     editor.notify("modeld/tomorrow", {})
     editor.notify("textDocument/didChange", {"nonsense": True})
     editor.notify("$/cancelRequest", {"id": "never was"})
