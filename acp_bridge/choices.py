@@ -66,8 +66,7 @@ class Choices:
 
     def tools_on(self, live: LiveConversation) -> bool:
         """What the tools option shows for the picked model."""
-        row = self.models.row(self.picker(live).current)
-        return live.conversation.tools != "off" if row is None else self.uses_tools(live, row)
+        return self.uses_tools(live, self.models.row(self.picker(live).current))
 
     def set_thinking(self, live: LiveConversation, value: object) -> None:
         """Raises BadChoice."""
@@ -86,14 +85,16 @@ class Choices:
         level = live.conversation.thinking
         return level if level in self.thinking(live)[1:] else None
 
-    def uses_tools(self, live: LiveConversation, row: api.LibraryRow) -> bool:
-        """Whether this model is offered tools: as the user set it, else when its template knows them, or when it is
-        large enough to be taught in words.
+    def uses_tools(self, live: LiveConversation, row: api.LibraryRow | None) -> bool:
+        """Whether this model (None: a remote one) is offered tools: as the user set it, else when its template knows
+        them, or when it is large enough to be taught in words.
         """
         setting = live.conversation.tools
-        return setting == "on" or (setting != "off" and tools_by_default(row, self.settings.teach_tools_from))
+        if setting or row is None:
+            return setting != "off"
+        return tools_by_default(row, self.settings.teach_tools_from)
 
-    def system(self, live: LiveConversation, row: api.LibraryRow) -> str:
+    def system(self, live: LiveConversation, row: api.LibraryRow | None) -> str:
         """The system message for this model in this conversation. Stable over its turns, so that its KV stays warm."""
         if self.uses_tools(live, row):
             return system_text(self.roots(live), live.conversation.mode)

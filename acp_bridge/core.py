@@ -27,7 +27,7 @@ from acp_bridge.session.store import CLAIM_RENEW, Claimant, Store
 from acp_bridge.session.turn import Model, NoTools, Tools, Turn
 from acp_bridge.session.upgrade import UpgradeNotice
 from acp_bridge.tools.base import Tool
-from acp_bridge.tools.builtin import builtin_tools, result_limit, system_text
+from acp_bridge.tools.builtin import builtin_tools, result_limit
 from acp_bridge.tools.runner import ToolRunner
 from acp_bridge.tools.workspace import Workspace
 from shared.errors import ConversationBusy, ModeldError, ResolutionMiss
@@ -312,23 +312,21 @@ class Core(Choices):
                 raise
             raise self.daemon.detection.error() from None  # what is missing is modeld, not the model
         if isinstance(found, RemoteModel):
-            return await self._remote(live, found, turn)
+            from acp_bridge.providers.client import BoundRemote
+
+            return await self._equipped(live, BoundRemote(self.providers.client(found), found), None, turn)
         if not live.conversation.model:
             live.conversation.model = found.name  # what answers is what was picked from now on
         model = self.bound(found)
-        model.system = self.system(live, found)
         if model.may_see and any(isinstance(part, ImagePart) for part in turn.parts):
             await self.load(found.name, turn)
-        if not self.uses_tools(live, found):
-            return model, NoTools()
-        return model, await self._tools(live, model, turn)
+        return await self._equipped(live, model, found, turn)
 
-    async def _remote(self, live: LiveConversation, found: RemoteModel, turn: Turn) -> tuple[Model, Tools]:
-        from acp_bridge.providers.client import BoundRemote
-
-        model = BoundRemote(self.providers.client(found), found)
-        model.system = system_text(self.roots(live), live.conversation.mode)
-        return model, await self._tools(live, model, turn)
+    async def _equipped(
+        self, live: LiveConversation, model: Model, row: api.LibraryRow | None, turn: Turn
+    ) -> tuple[Model, Tools]:
+        model.system = self.system(live, row)
+        return model, await self._tools(live, model, turn) if self.uses_tools(live, row) else NoTools()
 
     async def _tools(self, live: LiveConversation, model: Model, turn: Turn) -> ToolRunner:
         """The bridge's own tools and those of the session's MCP servers; what failed of those is said once."""

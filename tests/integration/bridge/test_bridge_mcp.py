@@ -110,6 +110,14 @@ async def test_stdio_servers_and_their_end_with_the_session(bench: Bench) -> Non
         await ended(before)
 
 
+async def test_without_the_library_it_is_said_how_to_get_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)  # as if it were not installed
+    async with running(bench) as daemon, bridge(bench) as client:
+        calling(daemon)
+        await client.prompt(await begin(client, bench, ECHO), "hi")
+        assert "pip install 'modeld[mcp]'" in client.text()
+
+
 async def test_a_server_that_will_not_end_is_ended(bench: Bench) -> None:
     before = here()
     async with running(bench) as daemon, bridge(bench) as client:

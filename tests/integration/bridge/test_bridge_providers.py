@@ -74,15 +74,17 @@ async def cut(writer: asyncio.StreamWriter, body: dict[str, Any]) -> None:
 
 
 @asynccontextmanager
-async def remote(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Server, Client, str]]:
-    """A bridge with one provider and a session on its model."""
+async def remote(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, more: str = ""
+) -> AsyncIterator[tuple[Server, Client, str]]:
+    """A bridge with one provider (`more` of its configuration) and a session on its model."""
     monkeypatch.setenv("TEST_KEY", "s3cret")
     monkeypatch.setattr("acp_bridge.providers.client.RETRY_PAUSES_S", (0.0, 0.0))
     server = Server()
     listener = await asyncio.start_server(server.handle, "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
     (bench.folder / "config.toml").write_text(
-        f'[providers.lab]\nbase_url = "http://127.0.0.1:{port}/v1"\nkey_env = "TEST_KEY"\ntimeout_s = 5\n'
+        f'[providers.lab]\nbase_url = "http://127.0.0.1:{port}/v1"\nkey_env = "TEST_KEY"\ntimeout_s = 5\n{more}'
     )
     async with listener, bridge(bench) as client:
         await client.initialize()
@@ -102,6 +104,33 @@ async def test_a_remote_model_answers_without_modeld(bench: Bench, monkeypatch: 
         assert server.bodies[0]["model"] == "big"
         assert server.bodies[0]["messages"][-1] == {"role": "user", "content": "hi"}
         assert "Bearer s3cret" in server.headers[-1]
+
+
+async def test_images_go_to_a_remote_model_that_is_said_to_see(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompt = [{"type": "image", "data": "aGk=", "mimeType": "image/png"}, {"type": "text", "text": "what is it?"}]
+    async with remote(bench, monkeypatch, "vision = true\n") as (server, client, session):
+        await client.request("session/prompt", {"sessionId": session, "prompt": prompt})
+        image, words = server.bodies[0]["messages"][-1]["content"]
+        assert image == {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+        assert words["text"] == "what is it?"
+
+
+async def test_a_filtered_answer_is_a_refusal(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def filtered(writer: asyncio.StreamWriter, body: dict[str, Any]) -> None:
+        writer.write(head(200) + event(content="I", finish="content_filter") + b"data: [DONE]\n\n")
+
+    async with remote(bench, monkeypatch) as (server, client, session):
+        server.replies = [filtered]
+        assert (await client.prompt(session, "hi"))["stopReason"] == "refusal"
+
+
+async def test_tools_can_be_taken_from_a_remote_model(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with remote(bench, monkeypatch) as (server, client, session):
+        await client.prompt(session, "hi")
+        await client.prompt(session, "/tools off")
+        await client.prompt(session, "hi")
+        assert "tools" in server.bodies[0]
+        assert "tools" not in server.bodies[1]
 
 
 async def test_a_busy_endpoint_is_tried_again_before_the_first_byte(
