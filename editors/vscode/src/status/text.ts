@@ -19,7 +19,13 @@ export interface Shown {
 }
 
 /** The picture of the moment. `picked` is the name of the workspace's pick, "" when nothing was picked. */
-export function shown(state: BridgeState, trouble: Trouble | undefined, status: Status | undefined, picked: string): Shown {
+export function shown(
+  state: BridgeState,
+  trouble: Trouble | undefined,
+  status: Status | undefined,
+  picked: string,
+  nameOf: (id: string) => string = (id) => id,
+): Shown {
   if (state === 'failed') {
     const line = trouble?.text ?? 'The bridge to modeld does not run.';
     return { text: '$(error) modeld', line, details: ['Click for what to do.'], severity: 'error', busy: false };
@@ -31,7 +37,7 @@ export function shown(state: BridgeState, trouble: Trouble | undefined, status: 
   if (status.service !== 'running') {
     return away(status);
   }
-  return running(status, picked);
+  return running(named(status, nameOf), nameOf(picked));
 }
 
 function away(status: Status): Shown {
@@ -43,6 +49,13 @@ function away(status: Status): Shown {
     severity: restarting ? 'information' : 'warning',
     busy: restarting,
   };
+}
+
+/** The names that people know instead of ids. */
+function named(status: Status, nameOf: (id: string) => string): Status {
+  const busy = status.busy === null ? null : { ...status.busy, model: nameOf(status.busy.model) };
+  const queue = status.queue.map((waiting) => ({ ...waiting, model: nameOf(waiting.model) }));
+  return { ...status, model: nameOf(status.model), busy, queue };
 }
 
 function running(status: Status, picked: string): Shown {

@@ -78,7 +78,9 @@ export class TurnView {
       return parts;
     }
     const row = block('row');
-    row.append(line('numbers', [turn.model, turn.numbers].filter(Boolean).join(' · ')));
+    const numbers = line('numbers', [turn.model, turn.numbers].filter(Boolean).join(' · '));
+    numbers.title = (turn.remarks ?? []).join('\n');
+    row.append(numbers);
     const kind = turn.error?.kind ?? '';
     if (kind === 'daemon_not_running' || kind === 'daemon_stale') {
       row.append(button('Start modeld', 'Start modeld', () => this.post({ type: 'remedy', command: 'modeld.start' })));
