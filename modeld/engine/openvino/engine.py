@@ -49,6 +49,7 @@ class OpenVinoEngine:
         self._plan: Plan | None = None
         self._prompt: Sequence[int] = ()
         self._sampled: list[int] = []
+        self._notes: tuple[str, ...] = ()
 
     def prepare(self) -> str:
         """Import the libraries; the build's name."""
@@ -93,7 +94,7 @@ class OpenVinoEngine:
             return path, False
         if not path.is_file():
             raise ModelLoadFailed(model=name, stage="header", reason=f"{path} is not there")
-        check_gguf(path, name)
+        self._notes = check_gguf(path, name)
         return converted(library, path, request.identity.digest, data_root().cache / "openvino", name)
 
     def _open_vocabulary(self, request: LoadRequest, library: Library, folder: Path) -> Vocabulary:
@@ -144,9 +145,9 @@ class OpenVinoEngine:
             adapters=(),
         )
 
-    @staticmethod
-    def _warnings(vocabulary: Vocabulary, plan: Plan, made: bool) -> tuple[str, ...]:
-        warnings = ["the model was converted for OpenVINO; its next load is quicker"] if made else []
+    def _warnings(self, vocabulary: Vocabulary, plan: Plan, made: bool) -> tuple[str, ...]:
+        warnings = list(self._notes)
+        warnings += ["the model was converted for OpenVINO; its next load is quicker"] if made else []
         if vocabulary.limit is not None and vocabulary.limit <= plan.num_ctx:
             warnings.append(f"the tokenizer takes texts of {vocabulary.limit} tokens at most")
         return tuple(warnings)

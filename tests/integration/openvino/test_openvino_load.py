@@ -39,7 +39,7 @@ def test_a_model_is_converted_once_and_never_beside_its_file(bench: Bench, smoll
     made = (folder / convert.DESCRIPTION).stat().st_mtime_ns
     engine, model = loaded(smollm2)
     engine.close()
-    assert model.warnings == ()
+    assert not [one for one in model.warnings if "converted" in one]
     assert (folder / convert.DESCRIPTION).stat().st_mtime_ns == made
     assert [path.name for path in smollm2.parent.iterdir() if path.suffix in (".xml", ".bin")] == []
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
