@@ -1,7 +1,8 @@
 """The way of a person who has never heard of it: nothing is there, five commands later their editor gets an answer.
 
 An environment as in a fresh container: a HOME with nothing in it, a PATH of the system alone, an empty cache; only the
-package index is there. The wheel is what is installed, not this checkout.
+package index is there. The wheel is what is installed, not this checkout, and into an environment without pip, as uv
+makes them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from uv import find_uv_bin
 
 from acp_bridge.install.jsonc import read
 from clients.bridge import Bridge
@@ -42,7 +44,8 @@ class Newcomer:
         for made in (self.home, self.project):
             made.mkdir(mode=0o700)
         self.venv = folder / "venv"
-        kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_", "REQUESTS_"))}
+        prefixes = ("PIP_", "UV_", "SSL_", "REQUESTS_")  # how this machine reaches its package index
+        kept = {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
         self.environ = {"HOME": str(self.home), "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", **kept}
         self.took: list[tuple[str, float]] = []
 
@@ -88,8 +91,8 @@ def test_from_nothing_to_an_answer_in_zed(newcomer: Newcomer) -> None:
     settings.parent.mkdir(parents=True)
     settings.write_text(ZED)
 
-    newcomer.types(f"{sys.executable} -m venv {shlex.quote(str(newcomer.venv))}")
-    newcomer.types(f'pip install --quiet --disable-pip-version-check "{wheel}[openvino]"')
+    newcomer.types(f"{find_uv_bin()} venv --quiet --python {sys.executable} {shlex.quote(str(newcomer.venv))}")
+    newcomer.types(f'{find_uv_bin()} pip install --quiet --python {newcomer.venv}/bin/python "{wheel}[openvino]"')
     assert "Next: `modeld start`" in newcomer.types("modeld pull starter")
     newcomer.types("modeld start")
     newcomer.types("acp-bridge install zed")
@@ -99,7 +102,8 @@ def test_from_nothing_to_an_answer_in_zed(newcomer: Newcomer) -> None:
     assert "// of course" in settings.read_text()
     turn = replay_zed(newcomer, written["agent_servers"]["modeld"])
     assert turn.stop_reason == "end_turn"
-    assert "Paris" in turn.text
+    assert turn.text.strip()
+    assert turn.meta["modeld.turn"]["generated"] > 0, "a real model answered"
     assert "1 that can be served" in newcomer.types("acp-bridge doctor")
     newcomer.types("modeld stop")
     newcomer.types("acp-bridge install zed --remove")
@@ -107,7 +111,7 @@ def test_from_nothing_to_an_answer_in_zed(newcomer: Newcomer) -> None:
 
 
 def replay_zed(newcomer: Newcomer, entry: dict[str, Any]) -> Any:
-    """What Zed does with its settings: a plain shell in the project's root spawns the agent; then the picker's value."""
+    """What Zed does with its settings: a plain shell in the project's root spawns the agent; then a pick, a prompt."""
     assert Path(entry["command"]).is_absolute()
     line = shlex.join([entry["command"], *entry["args"]])
     environ = {"HOME": str(newcomer.home), "PATH": "/usr/bin:/bin", **entry["env"]}
