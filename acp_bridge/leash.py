@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from anyio.abc import Process
 
 #: Waits in the child's group, but as nobody's child that the command could meet in its own waits.
-_WATCH = 'leash=$1; shift; ( ( read -r _ <"/dev/fd/$leash"; kill -KILL 0 ) >/dev/null 2>&1 & ); exec "$@"'
+#: Where the pipe cannot be opened by that name, it does not watch.
+_WATCH = """
+leash=$1; shift
+( ( exec 9<"/dev/fd/$leash" || exit 0; read -r _ <&9; kill -KILL 0 ) >/dev/null 2>&1 & )
+exec "$@"
+"""
 
 
 class Leash:
