@@ -17,7 +17,7 @@ from acp_bridge.session import context
 from acp_bridge.session.cancel import Cancel, TurnCancelled
 from acp_bridge.session.events import Shown
 from acp_bridge.thinking import LEVELS, thinking_levels
-from shared.errors import ContextOverflow, ModeldError, ResolutionMiss, UnsupportedFeature
+from shared.errors import ContextOverflow, ModeldError, ModelSwitchRequired, ResolutionMiss, UnsupportedFeature
 from shared.protocol import api
 
 if TYPE_CHECKING:
@@ -71,16 +71,22 @@ class Listener(Protocol):
 
 
 class Asker:
-    """Implements `acp_bridge.session.local.Asker` for work without a conversation."""
+    """Implements `acp_bridge.session.local.Asker` for work without a conversation.
 
-    def __init__(self, listener: Listener, *, always_switch: bool = False) -> None:
+    With `asks` false nobody is asked: what would need it ends as ModelSwitchRequired.
+    """
+
+    def __init__(self, listener: Listener, *, always_switch: bool = False, asks: bool = True) -> None:
         self.always_switch = always_switch
+        self._asks = asks
         self.waits = False
         self.show: Callable[[Shown], None] = _unseen  # a question is shown by asking it: there is no card beside it
         self._listener = listener
 
     async def ask(self, question: Question) -> str | None:
-        """See Asker."""
+        """See Asker. Raises ModelSwitchRequired."""
+        if not self._asks:
+            raise ModelSwitchRequired(active=question.active, requested=question.wanted, in_use_by=question.in_use_by)
         return await self._listener.ask(question)
 
     def waiting(self, title: str) -> None:
@@ -140,7 +146,7 @@ class Answers:
         if isinstance(found, RemoteModel):
             return await self._remote(found, request, listener, cancel)
         require_thinking(found, request.params.thinking)
-        asker = Asker(listener, always_switch=request.always_switch)
+        asker = Asker(listener, always_switch=request.always_switch, asks=request.asks)
         model = self._core.bound(found)
         if request.images and model.may_see and request.allow_load:
             await self._load(found.name, request, asker, cancel)
@@ -175,7 +181,7 @@ class Answers:
         return Answered(result=await client.turn(params, listener.event, cancel))
 
     async def _load(self, name: str, request: Request, asker: Asker, cancel: Cancel) -> None:
-        if request.asks and request.allow_switch:
+        if request.allow_switch:
             await self._core.local.load(name, asker, cancel, "")
         else:
             await self._core.local.load_alone(name, asker, cancel)
@@ -206,7 +212,7 @@ class Answers:
                 listener.event(event)
 
         daemon, local = self._core.daemon, self._core.local
-        if request.allow_load and request.allow_switch and (request.asks or request.always_switch):
+        if request.allow_load and request.allow_switch:
             return await local.generate(params, seen, cancel, asker, "")
         await daemon.wait(cancel, asker.waiting)
         return await daemon.turn(params, seen, cancel)

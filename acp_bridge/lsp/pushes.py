@@ -36,7 +36,7 @@ class Pushes:
         self._version = ""
         self._replaced = ""
         core.models.on_change(self.touch)
-        core.daemon.on_change(self._changed)
+        core.daemon.on_change(self.changed)
 
     def touch(self) -> None:
         """The models may look different now."""
@@ -52,8 +52,8 @@ class Pushes:
                 self._models = models
                 self._window.tell("modeld/modelsChanged", models, latest="models")
 
-    def _changed(self) -> None:
-        """The daemon's status or detection changed."""
+    def changed(self) -> None:
+        """The daemon's status or detection changed, or what this window knows beside it."""
         self.touch()
         status = standing(self._window, self._core)
         if self._status is None or settled(status) != settled(self._status):

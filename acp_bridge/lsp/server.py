@@ -153,7 +153,7 @@ class LspServer:
 
         assert self._group is not None
         pushes = Pushes(self.window, core, self.installed)
-        self.window.touch = pushes.touch
+        self.window.touch, self.window.changed = pushes.touch, pushes.changed
         self._group.start_soon(core.run)
         self._group.start_soon(pushes.run)
         self.window.become_ready(core, Answers(core))

@@ -60,6 +60,7 @@ class Window:
         self.works: set[Work] = set()
         self.fill: Cancel | None = None
         self.touch: Callable[[], None] = _nothing
+        self.changed: Callable[[], None] = _nothing
         self.group: TaskGroup | None = None
         self._core: Core | None = None
         self._answers: Answers | None = None
@@ -184,6 +185,7 @@ class Window:
         if result.usage.generated and result.timings.tokens_per_s:
             self.speeds[result.model] = result.timings.tokens_per_s
         self.last_model = result.model
+        self.changed()
 
     # --- what is remembered --------------------------------------------------------------------
 

@@ -83,10 +83,10 @@ async def _load(window: Window, params: wire.LoadParams, work: Work, *, switch: 
         await remember(window, params.model, window.folder(params.workspace))
     shown = Shown(window, params, work)
     always = params.consent == "always" or (params.consent == "ask" and window.always_switch)
-    asker = Asker(shown, always_switch=always)
+    asker = Asker(shown, always_switch=always, asks=params.consent != "never")
     config = api.LoadConfig(num_ctx=params.context)
     try:
-        if switch and params.consent != "never":
+        if switch:
             result = await core.local.load(found.name, asker, work.cancel, "", config)
         else:
             result = await core.local.load_alone(found.name, asker, work.cancel, config)

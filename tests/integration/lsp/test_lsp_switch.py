@@ -202,6 +202,8 @@ async def test_load_replaces_nothing_and_switch_does(pair: tuple[Window, FakeDae
         ("switch", None, True, True),
     ]
     assert (await editor.request("modeld/models"))["picked"] == "alpha"
+    # nobody else uses it: there is nothing to agree to
+    assert (await editor.request("modeld/switch", {"model": "alpha", "consent": "never"}))["model"] == "alpha"
 
 
 async def test_a_switch_that_hurts_another_asks(pair: tuple[Window, FakeDaemon]) -> None:
@@ -294,6 +296,7 @@ async def test_describe_tells_the_consequence(pair: tuple[Window, FakeDaemon]) -
 async def test_the_window_whose_model_was_switched_away_is_told_once(pair: tuple[Window, FakeDaemon]) -> None:
     editor, daemon = pair
     await editor.turn("beta").end()
+    assert editor.of("modeld/statusChanged")[-1]["tokensPerS"] == 40.0
     daemon.push(active=active("beta"))
     busy = api.BusyOperation(operation="turn", stage="generating", holder="Zed", age_s=0.1)
     daemon.push(active=active("alpha"), busy=busy)

@@ -211,6 +211,37 @@ async def test_never_another_model(pair: tuple[Window, FakeDaemon]) -> None:
     assert not daemon.turns
 
 
+@pytest.mark.parametrize(
+    ("uri", "workspace", "name"),
+    [
+        ("file:///home/me/%C3%A4%20b/%E6%BC%A2%20c", "/home/me/ä b/漢 c", "Code (漢 c)"),
+        ("vscode-vfs://github/owner/repo", "vscode-vfs://github/owner/repo", "Code (repo)"),
+    ],
+)
+async def test_folders_of_any_name(short_tmp: Path, uri: str, workspace: str, name: str) -> None:
+    (short_tmp / "run").mkdir(mode=0o700)
+    bench = Bench(short_tmp, row("alpha"), row("beta"))
+    async with window(bench, initialize=False) as editor:
+        await editor.initialize(workspaceFolders=[{"uri": uri, "name": "x"}])
+        assert editor.server.window.workspace == workspace
+        assert editor.server.window.name == name
+        picked = await editor.request("modeld/pick", {"model": "beta"})
+        assert picked == {"model": "beta", "workspace": workspace}
+        assert (await editor.request("modeld/models"))["picked"] == "beta"
+        event = {"added": [], "removed": [{"uri": uri, "name": "x"}]}
+        editor.peer.notify("workspace/didChangeWorkspaceFolders", {"event": event})
+        assert (await editor.request("modeld/models"))["picked"] == ""
+
+
+async def test_a_window_without_a_folder_has_a_name_and_picks_of_its_own(short_tmp: Path) -> None:
+    (short_tmp / "run").mkdir(mode=0o700)
+    async with window(Bench(short_tmp, row("alpha"), row("beta")), initialize=False) as editor:
+        await editor.initialize(workspaceFolders=None, rootUri=None)
+        assert editor.server.window.name.startswith("Code (window ")
+        await editor.request("modeld/pick", {"model": "beta"})
+        assert (await editor.request("modeld/models"))["picked"] == "beta"
+
+
 # --- cancel ------------------------------------------------------------------------------------
 
 
