@@ -80,9 +80,10 @@ def drawn(shown: list[tuple[float, str, bool]]) -> str:
         "<title>modeld in a terminal</title>",
         "<style>",
         "text { font: 14px ui-monospace, Menlo, Consolas, monospace; fill: #d7dce5; white-space: pre }",
-        ".typed { fill: #8bd5a0 } .seen { opacity: 0; animation: show 0.01s linear forwards }",
-        "@keyframes show { to { opacity: 1 } }",
-        "@media (prefers-reduced-motion: reduce) { .seen { animation-delay: 0s !important } }",
+        # hidden until its time and not after: what cannot animate shows all of it
+        ".typed { fill: #8bd5a0 } .seen { animation: hidden linear }",
+        "@keyframes hidden { from { opacity: 0 } to { opacity: 0 } }",
+        "@media (prefers-reduced-motion: reduce) { .seen { animation: none } }",
         "</style>",
         f'<rect width="{width}" height="{height}" rx="10" fill="#1b2130"/>',
         *(f'<circle cx="{MARGIN + 6 + 18 * n}" cy="18" r="5" fill="#3b455c"/>' for n in range(3)),
@@ -90,7 +91,7 @@ def drawn(shown: list[tuple[float, str, bool]]) -> str:
     for number, (at, text, typed) in enumerate(shown):
         y = MARGIN + 34 + number * LINE
         kind = "seen typed" if typed else "seen"
-        place = f'x="{MARGIN}" y="{y}" style="animation-delay:{at:.2f}s"'
+        place = f'x="{MARGIN}" y="{y}" style="animation-duration:{at:.2f}s"'
         lines.append(f'<text class="{kind}" {place}>{escape(text)}</text>')
     return "\n".join([*lines, "</svg>"]) + "\n"
 

@@ -13,6 +13,12 @@ from shared.errors import ModeldError
 from shared.version import __version__
 
 Command = Callable[[argparse.Namespace], int]
+FIRST_STEPS = """first steps:
+  modeld pull starter       a small model
+  modeld start              the daemon
+  acp-bridge install zed    your editor (or jetbrains, vscode, neovim)
+something is wrong:
+  modeld doctor             what it is, and what to do"""
 
 
 def run(arguments: list[str]) -> int:
@@ -43,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="modeld",
         description="Local models in every editor, owned once.",
-        epilog=f"exit codes:\n{meanings}",
+        epilog=f"{FIRST_STEPS}\n\nexit codes:\n{meanings}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"modeld {__version__}")
