@@ -158,6 +158,11 @@ class SlotWorld(RuleBasedStateMachine):
     def lose_owner(self) -> None:
         self.feed(ev.OwnerLost())
 
+    @rule()
+    def lose_device(self) -> None:
+        self.feed(ev.DeviceLost(error=ERROR))
+        assert self.machine.state.active is None
+
     @precondition(lambda self: self.machine.state.name == "LostOwner" and not self.machine.state.closing)
     @rule(floor=st.integers(0, 50))
     def own_again(self, floor: int) -> None:
