@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shared.endpoint.faults import FolderUnusable
-from shared.endpoint.folder import PATH_LIMIT, RuntimeFolder, runtime_folder
+from shared.endpoint.folder import PATH_LIMIT, RuntimeFolder, runtime_folder, user_folder
 from shared.paths import DataRoot
 
 assert sys.platform != "win32"
@@ -96,6 +96,16 @@ def test_a_link_or_a_file_in_its_place_is_refused(short_tmp: Path) -> None:
         RuntimeFolder(short_tmp / "f").ensure()
     with pytest.raises(FolderUnusable):
         RuntimeFolder(short_tmp / "f" / "below").ensure()
+
+
+def test_two_data_roots_of_a_user_meet_in_one_folder(short_tmp: Path) -> None:
+    run = short_tmp / "run"
+    run.mkdir(mode=0o700)
+    assert user_folder({"XDG_RUNTIME_DIR": str(run)}) == run / "modeld"
+    usual = user_folder({})  # ssh, cron: the variable is missing, the login session's folder may be there
+    assert usual in (Path(f"/run/user/{os.geteuid()}/modeld"), Path("/tmp") / f"modeld-{os.geteuid()}")
+    run.chmod(0o755)
+    assert user_folder({"XDG_RUNTIME_DIR": str(run)}) == usual
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
