@@ -211,11 +211,6 @@ class Editor:
         """The extension hosts of all windows."""
         return [process for process in self.home.processes() if _is(process, "--type=extensionHost")]
 
-    def extension_log(self) -> str:
-        """What the extension's output channel has said in every window."""
-        logs = sorted(self.user.glob("logs/**/*modeld*.log"))
-        return "\n".join(log.read_text(encoding="utf-8", errors="replace") for log in logs)
-
     def address(self, **query: str) -> str:
         """The address of a window on the workspace."""
         asked = {"folder": str(self.workspace), **query}
@@ -379,8 +374,8 @@ class Window:
         deadline = time.monotonic() + seconds
         while not (answer := what()):
             if time.monotonic() > deadline:
-                self.shot("failed")
-                raise AssertionError(f"not within {seconds} s: {label}\n{self.editor.extension_log()[-3000:]}")
+                self.shot(f"failed-{os.getpid()}")
+                raise AssertionError(f"not within {seconds} s: {label}\nchat: {self.chat.inner_text()[-1500:]}")
             self.page.wait_for_timeout(30)
         return answer
 

@@ -26,7 +26,7 @@ def real(smollm2: Path, gemma3: Path) -> Iterator[Home]:
 @pytest.fixture(scope="module")
 def editor(real: Home) -> Iterator[Editor]:
     """Their editor."""
-    with Editor(real) as served:
+    with Editor(real, settings={"chat.showOldAskMode": True}) as served:
         copy_workspace(served, {"demo.py": "def add(a, b):\n    return a + b\n"})
         yield served
         served.stop()
@@ -98,7 +98,7 @@ def test_pick_answer_stop_and_switch(
 
 
 def test_the_native_chat_in_ask_mode(real: Home, window: Window) -> None:
-    """Neither model has tools in its template: Agent mode does not offer them, Ask mode does."""
+    """Neither model has tools in its template: Agent mode does not offer them; Ask mode does, once it is shown."""
     window.chat.locator(".chat-input-toolbars").get_by_text("Agent", exact=True).first.click()
     rows = window.page.locator(".action-widget .monaco-list-row")
     rows.first.wait_for(state="visible")

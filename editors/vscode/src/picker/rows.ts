@@ -56,19 +56,15 @@ function modelRow(model: Model, picked: boolean, active: string): Row {
 
 /** What `detail` of the bridge does not say already. */
 function details(model: Model, active: string): string {
+  const forecast = model.context === 0 && model.selectable && model.fit !== null && model.fit.verdict !== 'unknown';
   const facts = [
+    !model.selectable && !model.detail.includes(model.reason) ? model.reason : '',
+    forecast ? (model.fit?.text ?? '') : '',
     model.parameters ? `${parameters(model.parameters)} parameters` : '',
-    model.context === 0 && model.window > 0 && model.window !== model.contextOwn ? `context up to ${count(model.window)}` : '',
     model.selectable && !model.tools ? 'no tools' : '',
     model.thinking ? 'thinks' : '',
     model.fim ? 'completes code' : '',
   ];
-  if (!model.selectable && model.reason && !model.detail.includes(model.reason)) {
-    facts.push(model.reason);
-  }
-  if (model.context === 0 && model.fit !== null && model.fit.verdict !== 'unknown' && model.selectable) {
-    facts.push(model.fit.text);
-  }
   if (model.actions.includes('switch') && active) {
     facts.push(`loading it unloads ${active}`);
   }
