@@ -27,6 +27,9 @@ ACTIONS: dict[str, tuple[RowAction, ...]] = {
     "not servable": (),
     "rejected": (),
 }
+#: The backend of a modeld that found no engine, and what there is to say about it.
+NO_ENGINE = "none"
+NO_ENGINE_TEXT = "modeld runs without an engine: `pip install 'modeld[openvino]'` (or [llama]), then `modeld restart`"
 
 
 class Live(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +77,8 @@ def hidden_reason(entries: Iterable[ModelEntry], live: Live) -> str:
         return ""
     other = max(others, key=lambda name: (others[name], name))
     total = sum(others.values())
+    if backend == NO_ENGINE:
+        return f"{total} {'model is' if total == 1 else 'models are'} here, but {NO_ENGINE_TEXT}"
     models = "model needs" if total == 1 else "models need"
     return f"{total} more {models} the {other} backend; modeld serves {backend} (`modeld serve --backend {other}`)"
 
@@ -88,6 +93,8 @@ def missing_reason(name: str, entries: Sequence[ModelEntry], live: Live) -> str:
     if entry.problem:
         return entry.problem
     backend = live.serveable.backend
+    if backend == NO_ENGINE:
+        return NO_ENGINE_TEXT
     if backend:
         return f"{entry.reasons.get(backend, 'not servable')}; modeld serves {backend}"
     return "modeld is stopped; start it with `modeld start`" if live.serveable.ever else "modeld has not been started"
@@ -137,6 +144,8 @@ def _state(entry: ModelEntry, live: Live) -> tuple[RowState, str, str]:
     serveable = live.serveable
     if serveable.standing == "none":
         return "not loaded", "stopped", serveable.state
+    if serveable.backend == NO_ENGINE:
+        return "not servable", "no engine", NO_ENGINE_TEXT
     if not served_by(serveable.backend, entry.backends):
         reason = refusal(entry, serveable.backend, shards=len(entry.shards) or 1)
         return "not servable", "not servable", f"{reason}; modeld serves {serveable.backend}"

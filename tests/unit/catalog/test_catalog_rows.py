@@ -200,3 +200,15 @@ def test_the_table_is_complete() -> None:
     states = set(get_args(RowState)) - {"restarting"}
     assert states <= set(ACTIONS)
     assert {action for actions in ACTIONS.values() for action in actions} == set(get_args(RowAction))
+
+
+def test_a_modeld_without_an_engine_says_how_to_get_one() -> None:
+    live = Live(serveable=Serveable(backend="none", standing="live"))
+    assert "here, but modeld runs without an engine" in hidden_reason(ENTRIES, live)
+    for row in library_rows(ENTRIES, live):
+        if row.reason.startswith("modeld runs without"):
+            assert row.actions == ["install_engine"]
+            assert "modeld restart" in row.reason
+            break
+    else:
+        raise AssertionError("no row says it")
