@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from shared.catalog.identity import AUTO, RequestedIdentity
@@ -9,14 +10,16 @@ from shared.catalog.identity import AUTO, RequestedIdentity
 _PCI = ("domain", "bus", "device", "function")
 
 
-def discrete(core: Any, identity: RequestedIdentity) -> tuple[str, ...]:
+def discrete(make_core: Callable[[], Any], identity: RequestedIdentity) -> tuple[str, ...]:
     """The name of the device, the same in every process on this machine, if it has memory of its own; else ().
 
-    `auto` is the CPU here. A device that does not say what it is counts as dedicated when it is a GPU.
+    `auto` is the CPU here. A device that does not say what it is counts as dedicated when it is a GPU. The runtime's
+    core is made only where it must be asked.
     """
     device = "CPU" if identity.device == AUTO else str(identity.device)
     if device.partition(".")[0] not in ("GPU", "NPU"):
         return ()
+    core = make_core()
     kind = _ask(core, device, "DEVICE_TYPE")
     dedicated = str(kind).upper().endswith("DISCRETE") if kind is not None else device.startswith("GPU")
     return (_name(core, device),) if dedicated else ()

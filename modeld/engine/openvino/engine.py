@@ -58,7 +58,7 @@ class OpenVinoEngine:
 
     def accelerators(self, identity: RequestedIdentity) -> tuple[str, ...]:
         """As the contract says."""
-        return discrete(self._library_of().openvino.Core(), identity)
+        return discrete(self._library_of().openvino.Core, identity)
 
     # --- load ----------------------------------------------------------------------------------
 

@@ -89,7 +89,7 @@ PCI = SimpleNamespace(domain=0, bus=0xC1, device=0, function=0)
 
 def test_openvino_on_a_dedicated_gpu_has_the_name_that_llama_gives_it() -> None:
     core = Core(DEVICE_TYPE="Type.DISCRETE", DEVICE_PCI_INFO=PCI)
-    assert openvino.discrete(core, asked(device="GPU.1")) == ("pci-0000:c1:00.0",)
+    assert openvino.discrete(lambda: core, asked(device="GPU.1")) == ("pci-0000:c1:00.0",)
 
 
 @pytest.mark.parametrize(
@@ -104,4 +104,8 @@ def test_openvino_on_a_dedicated_gpu_has_the_name_that_llama_gives_it() -> None:
     ],
 )
 def test_openvino_elsewhere(device: str, known: dict[str, Any], names: tuple[str, ...]) -> None:
-    assert openvino.discrete(Core(**known), asked(device=device)) == names
+    assert openvino.discrete(lambda: Core(**known), asked(device=device)) == names
+
+
+def test_openvino_on_the_cpu_is_not_even_asked() -> None:
+    assert openvino.discrete(lambda: pytest.fail("asked"), asked()) == ()
