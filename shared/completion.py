@@ -34,9 +34,7 @@ def script(program: str, shell: str) -> str:
     return _SCRIPTS[shell].format(program=program, function=f"_{program.replace('-', '_')}")
 
 
-def candidates(
-    parser: argparse.ArgumentParser, words: Sequence[str], models: Callable[[], Iterable[str]]
-) -> list[str]:
+def candidates(parser: argparse.ArgumentParser, words: Sequence[str], models: Callable[[], Iterable[str]]) -> list[str]:
     """What may stand in the place of the last of `words` (those behind the program's name)."""
     *before, begun = words or [""]
     command: argparse.ArgumentParser | None = None

@@ -294,5 +294,3 @@ async def test_a_report_to_show_to_others(data_root: DataRoot, private_home: Pat
         assert token not in text, name
         assert "nobody may see" not in text, name
         assert str(private_home) not in text, name
-
-

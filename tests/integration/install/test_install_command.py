@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,19 @@ def test_vscode_by_its_own_command(private_home: Path, tmp_path: Path) -> None:
     assert run("vscode", "--remove", PATH=path).returncode == 0
     assert "modeld.python" not in read(settings.read_text())
     assert "--uninstall-extension modeld.modeld" in said.read_text()
+
+
+def test_the_bridges_doctor_writes_a_report_to_show(private_home: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "report.zip"
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "acp_bridge", "doctor", "--bundle", str(bundle)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "look through it" in done.stderr, done.stderr
+    with zipfile.ZipFile(bundle) as archive:
+        texts = {name: archive.read(name).decode() for name in archive.namelist()}
+    assert set(texts) == {"report.txt", "report.json", "versions.txt"}
+    assert "modeld" in texts["report.txt"]
+    assert not any(str(private_home) in text for text in texts.values())

@@ -116,9 +116,7 @@ def documents(draw: st.DrawFn) -> str:
             return json.dumps(value)
         keys = [f"{json.dumps(key)}{draw(SPACE)}:{draw(SPACE)}" for key in value] if isinstance(value, dict) else None
         items = list(value.values()) if isinstance(value, dict) else value
-        parts = [
-            f"{draw(SPACE)}{keys[at] if keys else ''}{write(item)}{draw(SPACE)}" for at, item in enumerate(items)
-        ]
+        parts = [f"{draw(SPACE)}{keys[at] if keys else ''}{write(item)}{draw(SPACE)}" for at, item in enumerate(items)]
         body = ",".join(parts) + ("," + draw(SPACE) if draw(st.booleans()) and parts else "")
         marks = "{}" if isinstance(value, dict) else "[]"
         return f"{marks[0]}{body}{marks[1]}"
