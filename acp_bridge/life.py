@@ -33,7 +33,10 @@ async def stop_with_parent(stop: Callable[[], None]) -> None:
     Editors spawn through a shell, which outlives them where it waits for us: so a shell's parent counts too.
     """
     parent = os.getppid()
-    editor = await anyio.to_thread.run_sync(parent_of_shell, parent)
+    if sys.platform == "linux":
+        editor = parent_of_shell(parent)  # at once, while it is surely there: two reads of a file in memory
+    else:
+        editor = await anyio.to_thread.run_sync(parent_of_shell, parent)
     async with anyio.create_task_group() as group:
         for watched in {parent, editor} - {0, 1}:
             group.start_soon(_watch, watched, stop)

@@ -167,6 +167,11 @@ def test_a_killed_editor_whose_pipe_another_process_holds(world: World, *, shell
         editor.stdout.close()
     finally:
         os.close(writing)
+        for left in psutil.Process().children(recursive=True):
+            left.kill()
+        assert editor.stdout is not None
+        editor.stdout.close()
+        editor.wait()
 
 
 # --- an editor that does not do its part -----------------------------------------------------------

@@ -132,11 +132,11 @@ async def test_a_gap_changes_nothing_but_the_words(world: World, models: None) -
 
 async def test_past_the_grace_one_entry_explains_and_the_menu_comes_back(world: World, models: None) -> None:
     world.environ["MODELD_GRACE_WINDOW"] = "0.3"
-    defaults = {"model": "beta"}
-    with window(world, defaults) as zed:
+    with window(world, {}) as zed:
         async with scripted(world):
             before = await inside(zed.new)
             await inside(lambda: find(before, "alpha"))
+        zed.defaults["model"] = "beta"  # picked in another window, for another project
 
         def after() -> ZedThread:
             until(before, lambda: len(before.menu()) == 1)
