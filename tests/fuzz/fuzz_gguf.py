@@ -1,10 +1,14 @@
 """Throws damaged and hostile headers at the GGUF reader.
 
-    python tests/fuzz/fuzz_gguf.py [--count 10000] [--seed 1]
+    python tests/fuzz/fuzz_gguf.py [--count 10000] [--seed 1 | --record]
 
 Every case must be read or be rejected with HeaderRejected, within two seconds and 64 MiB, and what was
 read must go through facts, the fit estimate, grouping and the cache. A case that does not is written to
 `tests/fuzz/gguf/`, where the tests try it again for ever.
+
+`tests/fuzz/gguf/cases.txt` is the regression corpus: 10,000 cases by the seed in it, each with the digest of its
+content and the first letter of its outcome. They are made anew when they are tried (they would be a gigabyte), and neither a
+content nor an outcome may change; `--record` writes the file after a change that was meant.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import sys
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -36,6 +40,11 @@ from shared.catalog.scan import Candidate  # noqa: E402
 from shared.catalog.window import HeaderRejected  # noqa: E402
 
 CORPUS = HERE / "gguf"
+CASES = CORPUS / "cases.txt"
+CORPUS_SEED = 20261129
+CORPUS_COUNT = 10_000
+#: So many cases stand on a line of the file.
+LINE = 10
 MOST_BYTES = 64 << 20
 MOST_SECONDS = 2.0
 EXTREMES = (
@@ -185,15 +194,39 @@ def cases(count: int, seed: int) -> Iterator[bytes]:
         yield bytes(data)
 
 
-def run(count: int, seed: int, *, keep: bool) -> tuple[Counter[str], list[str]]:
-    """Outcomes by fault, and one line for each crash. With `keep`, crashing cases go to the corpus."""
+def corpus() -> list[str]:
+    """Digest and outcome of each case of the regression corpus."""
+    seed, *lines = CASES.read_text(encoding="ascii").splitlines()
+    assert seed == f"seed {CORPUS_SEED}", seed
+    return " ".join(lines).split()
+
+
+def record(told: list[str]) -> None:
+    """Write the regression corpus."""
+    lines = [" ".join(told[at : at + LINE]) for at in range(0, len(told), LINE)]
+    CASES.write_text("\n".join([f"seed {CORPUS_SEED}", *lines]) + "\n", encoding="ascii")
+
+
+def run(
+    count: int, seed: int, *, keep: bool, known: Sequence[str] = (), told: list[str] | None = None
+) -> tuple[Counter[str], list[str]]:
+    """Outcomes by fault, and one line for each crash and each case that is not as `known`.
+
+    With `keep`, crashing cases go to the corpus; what every case is goes to `told`.
+    """
     outcomes: Counter[str] = Counter()
     crashes: list[str] = []
     tracemalloc.start()
     try:
-        for content in cases(count, seed):
+        for number, content in enumerate(cases(count, seed)):
             try:
-                outcomes[try_case(content)] += 1
+                outcome = try_case(content)
+                outcomes[outcome] += 1
+                now = hashlib.blake2b(content, digest_size=4).hexdigest() + outcome[0]
+                if number < len(known) and known[number] != now:
+                    crashes.append(f"case {number}: {known[number]} became {now}")
+                if told is not None:
+                    told.append(now)
             except Crashed as crash:
                 name = f"{hashlib.sha256(content).hexdigest()[:16]}.bin"
                 crashes.append(f"{name}: {crash}")
@@ -209,9 +242,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--record", action="store_true")
     options = parser.parse_args(arguments)
     started = time.monotonic()
-    outcomes, crashes = run(options.count, options.seed, keep=True)
+    found: list[str] = []
+    if options.record:
+        options.count, options.seed = CORPUS_COUNT, CORPUS_SEED
+    outcomes, crashes = run(options.count, options.seed, keep=True, told=found)
+    if options.record and not crashes:
+        record(found)
     told = ", ".join(f"{count} {name}" for name, count in outcomes.most_common())
     print(f"{options.count} headers (seed {options.seed}) in {time.monotonic() - started:.0f} s: {told}")
     for line in crashes:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from fuzz.fuzz_gguf import CORPUS_COUNT, CORPUS_SEED, corpus
 from fuzz.fuzz_gguf import run as run_fuzz
 from picker_world import MODELS, JsonObject, Seat, World, groups, is_live, until, values
 from restart_loop import RestartLoop, Tally
@@ -27,7 +28,6 @@ from tiny_gguf import write_tiny_gguf
 GRACE = 2.0
 EDITORS = 5
 ROUNDS = 5
-HEADER_SEED = 20261129
 
 
 def first_start() -> list[float]:
@@ -141,7 +141,7 @@ def table(tally: Tally, rows: list[tuple[str, str]], seconds: float) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--restarts", type=int, default=100)
-    parser.add_argument("--headers", type=int, default=10_000)
+    parser.add_argument("--headers", type=int, default=CORPUS_COUNT)
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[2] / "docs/soak/catalog.md")
     arguments = parser.parse_args()
     began = time.monotonic()
@@ -153,7 +153,7 @@ def main() -> int:
         rows.append(("modeld found again -> each picker is full, pushed (s)", spread(filled)))
         rows.append(("a file came or went -> each open picker (s)", spread(files())))
         print("\n".join(": ".join(row) for row in rows), flush=True)
-        outcomes, crashes = run_fuzz(arguments.headers, HEADER_SEED, keep=True)
+        outcomes, crashes = run_fuzz(arguments.headers, CORPUS_SEED, keep=True, known=corpus())
         assert not crashes, crashes
         kinds = ", ".join(f"{count} {name}" for name, count in outcomes.most_common())
         rows.append((f"{arguments.headers:,} damaged headers, each within 2 s and 64 MiB", kinds))

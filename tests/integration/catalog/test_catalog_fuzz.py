@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from counts import scaled
-from fuzz.fuzz_gguf import CORPUS, run, try_case
+from fuzz.fuzz_gguf import CORPUS, CORPUS_COUNT, CORPUS_SEED, corpus, run, try_case
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -16,7 +16,10 @@ SAVED = sorted(CORPUS.glob("*.bin"))
 
 
 def test_no_damaged_header_crashes_the_reader() -> None:
-    outcomes, crashes = run(scaled(10_000), seed=20261129, keep=False)
+    """The regression corpus: each case read or rejected as before, within two seconds and 64 MiB."""
+    known = corpus()
+    assert len(known) == CORPUS_COUNT
+    outcomes, crashes = run(scaled(CORPUS_COUNT), CORPUS_SEED, keep=False, known=known)
     assert crashes == []
     # all kinds of cases really occur
     assert set(outcomes) >= {"read", "not_gguf", "version", "truncated", "limit", "malformed"}

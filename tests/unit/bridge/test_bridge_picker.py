@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_bridge.models import FILES_CHECK_S
 from acp_bridge.picker import NOTHING, Picker, RemoteModel, build_picker, describe, short_name
 from acp_bridge.resolve import HealDebounce, checked_pick, resolve, resolve_healed
+from shared.catalog.library import MAX_AGE
 from shared.errors import ModelNotFound, NoAvailableModel, NoSatisfactoryModel
 from shared.protocol.api import LibraryRow, RowState
 
@@ -151,3 +153,8 @@ def test_fifty_misses_make_one_reconcile() -> None:
     assert heal.due(1004.9, "another lease")
     assert not heal.due(1005.0, "another lease")
     assert heal.due(1010.0, "another lease")
+
+
+def test_a_new_file_is_looked_for_in_time() -> None:
+    """Each look of a bridge finds the last one of its library old enough, and leaves time to read a header."""
+    assert MAX_AGE < FILES_CHECK_S < 15.0 - 2.0
