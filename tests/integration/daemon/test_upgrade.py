@@ -72,6 +72,27 @@ async def test_a_newer_start_takes_over_at_the_end_of_the_turn(models: DataRoot,
         await stop_all(models, environ)
 
 
+async def test_a_turn_that_waits_meanwhile_is_answered_by_the_newer_one(models: DataRoot, tmp_path: Path) -> None:
+    old = OtherVersion(tmp_path / "old", "0.0.9")
+    async with modeld(models, old, {"pieces": ["x "] * 400}, {"pieces": ["second"]}) as running:
+        environ = {key: value for key, value in running.environ.items() if key != "PYTHONPATH"}
+        async with running.client() as client:
+            turn = client.turn("a", params=api.Sampling(max_tokens=1000))
+            await turn.until(api.TextDelta)
+            chat = [sys.executable, "-P", "-m", "acp_bridge", "chat", "--model", "a", "--json", "hello"]
+            with subprocess.Popen(chat, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as waits:
+                with anyio.fail_after(30.0):
+                    while not (await client.status()).queue:
+                        await anyio.sleep(0.02)
+                done = await command("start", environ=environ)
+                assert b"took over" in done.stdout, done.stderr
+                assert (await turn.end()).finish_reason == "stop"
+                said, complained = await anyio.to_thread.run_sync(waits.communicate)
+        assert waits.returncode == 0, complained.decode()
+        assert b'"stop_reason": "end_turn"' in said
+        await stop_all(models, environ)
+
+
 async def test_an_older_start_leaves_the_newer_alone(models: DataRoot, tmp_path: Path) -> None:
     new = OtherVersion(tmp_path / "new", "9.0.0")
     async with modeld(models, new) as running:
