@@ -119,8 +119,8 @@ class Worker:
         except ModeldError as error:
             self._send(Failed(turn=0, error=error.to_wire(), state_valid=False))
         else:
+            self._engine = engine  # before it is told: the daemon may ask of it at once
             self._send(Imported(runtime_digest=digest, seconds=time.perf_counter() - began))
-        self._engine = engine
         self._activity.enter("idle", None)
         return engine
 
