@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import queue
 import signal
 import sys
 import tempfile
@@ -190,8 +191,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="md-") as folder:
         try:
             alone = few(Path(folder), 20)
-        except Failed as failed:
-            print(f"FAILED among {FEW}: {failed}")
+        except (Failed, queue.Empty) as failed:
+            print(f"FAILED among {FEW}: {failed or 'an instance did not answer in time'}")
             return 1
         print(f"{FEW} processes: killed {spread(alone.killed)}; frozen {spread(alone.frozen)}", flush=True)
         root = DataRoot(Path(folder) / "data")
@@ -202,8 +203,8 @@ def main() -> int:
                 one_round(arena, counts, freeze=counts.rounds % FREEZE_EVERY == FREEZE_EVERY - 1)
                 if counts.rounds % 10 == 0:
                     print(f"round {counts.rounds}: killed {spread(counts.killed)}", flush=True)
-        except Failed as failed:
-            print(f"FAILED in round {counts.rounds + 1}: {failed}")
+        except (Failed, queue.Empty) as failed:
+            print(f"FAILED in round {counts.rounds + 1}: {failed or 'an instance did not answer in time'}")
             return 1
         finally:
             for instance in arena.instances:
