@@ -192,7 +192,7 @@ def main() -> int:
         try:
             alone = few(Path(folder), 20)
         except (Failed, queue.Empty) as failed:
-            print(f"FAILED among {FEW}: {failed or 'an instance did not answer in time'}")
+            print(f"FAILED among {FEW}: {type(failed).__name__} {failed}")
             return 1
         print(f"{FEW} processes: killed {spread(alone.killed)}; frozen {spread(alone.frozen)}", flush=True)
         root = DataRoot(Path(folder) / "data")
@@ -204,7 +204,7 @@ def main() -> int:
                 if counts.rounds % 10 == 0:
                     print(f"round {counts.rounds}: killed {spread(counts.killed)}", flush=True)
         except (Failed, queue.Empty) as failed:
-            print(f"FAILED in round {counts.rounds + 1}: {failed or 'an instance did not answer in time'}")
+            print(f"FAILED in round {counts.rounds + 1}: {type(failed).__name__} {failed}")
             return 1
         finally:
             for instance in arena.instances:
