@@ -202,8 +202,8 @@ class Window:
             return ""  # the failure is told when something has to be saved
 
     async def model_of(self, model: str, workspace: str) -> str:
-        """What answers: the model that was named, else the pick of the workspace ("": the default)."""
-        return model or await self.picked(workspace)
+        """What answers: the model that was named, else the pick of the workspace, else the default ("": not known)."""
+        return model or await self.picked(workspace) or (await self.core()).models.default
 
     # --- the editor ----------------------------------------------------------------------------
 
