@@ -121,6 +121,8 @@ def test_ghost_text_comes_once_it_is_switched_on(window: Window) -> None:
     window.page.wait_for_timeout(700)
     assert ghost.count() == 0, "off means off"
     window.run("Local Models: Turn Inline Completion")
+    bar = window.page.locator(".part.statusbar")
+    window.until(lambda: "modeld is on" in bar.inner_text(), "it is switched on")
     window.page.locator(".editor-group-container.active .monaco-editor .view-lines").first.click()
     window.page.keyboard.press("Control+End")
     window.page.keyboard.type(" ")
@@ -138,7 +140,7 @@ def test_a_commit_message_from_what_is_staged(window: Window, editor: Editor) ->
     window.page.locator('.activitybar [aria-label^="Source Control"]').first.click()
     box = window.page.locator(".scm-view .scm-editor .view-lines")
     window.until(box.count, "the repository is there", 60)
-    window.until(lambda: "second.txt" in window.page.locator(".scm-view").inner_text(), "the staged file", 60)
+    window.until(lambda: "second.txt" in window.page.locator(".scm-view").first.inner_text(), "the staged file", 60)
     window.run("Local Models: Write Commit Message")
     window.until(lambda: "second number" in box.first.inner_text().replace("\xa0", " "), "the message")
     window.shot("panel-6-commit")

@@ -73,7 +73,8 @@ export class LoadProgress implements vscode.Disposable {
       let told = 0;
       shown.tell = (progress) => {
         const now = Math.round((progress.fraction ?? 0) * 100);
-        report.report({ message: progress.text, increment: Math.max(0, now - told) });
+        const message = progress.operation === 'pull' ? progress.text : `${now} %`;
+        report.report({ message, increment: Math.max(0, now - told) });
         told = Math.max(told, now);
       };
       shown.tell(shown.latest);
