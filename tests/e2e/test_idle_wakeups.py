@@ -74,7 +74,10 @@ def test_idle_daemon_and_bridge_sleep(home: Home) -> None:
         assert switches(bridge, SECONDS) <= mends * SWITCHES, "a connected bridge is pushed to"
 
         editor.choose(session["sessionId"], "model", editor.find_model(session, "smollm2"))
-        editor.prompt(session["sessionId"], CAPITAL)
+        pending = editor.begin_prompt(session["sessionId"], CAPITAL)
+        editor.wait_update(pending, "agent_message_chunk")  # what a turn leaves is what is measured, not its length
+        editor.notify("session/cancel", {"sessionId": session["sessionId"]})
+        editor.end_prompt(pending)
         settle()
         renewals = SECONDS / numbers.lease_renew
         beats = SECONDS / (numbers.worker_watchdog / 3)
