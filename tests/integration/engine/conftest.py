@@ -11,9 +11,16 @@ from engine_bench import Engine, Engines, Opener
 from tiny_gguf import write_tiny_gguf
 
 
+@pytest.fixture(scope="session")
+def engine_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data root for all engines: what OpenVINO makes of a file is made once, and not in the user's own root."""
+    return tmp_path_factory.mktemp("engine-root")
+
+
 @pytest.fixture
-async def engines(tmp_path: Path) -> AsyncIterator[Engines]:
+async def engines(tmp_path: Path, engine_root: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Engines]:
     """Workers for one test."""
+    monkeypatch.setenv("MODELD_DATA_ROOT", str(engine_root))
     pool = Engines(tmp_path)
     yield pool
     await pool.close()

@@ -17,7 +17,7 @@ from modeld.engine.contract import Capabilities
 from shared.errors import BackendUnavailable, EngineFailed, ModelLoadFailed, UnsupportedFeature
 from shared.protocol.api import Event, Sampling, Usage
 
-pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.timeout(300)]
 
 FEW = Sampling(temperature=0.0, max_tokens=4)
 SCHEMA = {
@@ -98,7 +98,7 @@ async def test_a_conversation_is_cut_where_the_engine_can_cut(opened: Opener) ->
 async def test_no_more_lanes_are_used_than_the_engine_has(opened: Opener) -> None:
     engine = await opened(num_ctx=4096)
     assert able(engine).lanes >= 1
-    for subject in ("Rivers", "Hills", "Mills", "Towns", "Roads"):
+    for subject in ("Rivers", "Hills", "Mills", "Towns"):
         await engine.ask(about(subject), FEW)
         account = await engine.host.sample()
         assert account is not None
