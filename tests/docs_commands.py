@@ -32,3 +32,26 @@ def typed() -> Iterator[Typed]:
             for line in block.splitlines():
                 if line.startswith("$ "):
                     yield Typed(str(path.relative_to(ROOT)), line[2:])
+
+
+_INLINE = re.compile(r"`((?:modeld|acp-bridge) [^`\n]+)`")
+#: What stands for something in a sentence, and a word that may stand there.
+_STANDS_FOR = (
+    (re.compile(r"\{(?:backend|other)\}"), "llama"),
+    (re.compile(r"\{name\}|EDITOR"), "zed"),
+    (re.compile(r"\{verb\}|<verb>"), "start"),
+    (re.compile(r"SHELL"), "bash"),
+    (re.compile(r"\b(?:NAME|FILE|FOLDER|SOURCE|MODEL)\b|\.\.\."), "x"),
+    (re.compile(r"\[([^\]]*)\]"), r"\1"),
+    (re.compile(r"\b(\w+)(?:\|\w+)+"), r"\1"),
+)
+
+
+def mentioned() -> Iterator[Typed]:
+    """Every command that a sentence names, in the docs and in what the programs themselves say."""
+    sources = [path for package in ("acp_bridge", "modeld", "shared") for path in (ROOT / package).rglob("*.py")]
+    for path in [*pages(), *sorted(sources)]:
+        for line in _INLINE.findall(path.read_text(encoding="utf-8")):
+            for pattern, word in _STANDS_FOR:
+                line = pattern.sub(word, line)  # noqa: PLW2901  one after the other
+            yield Typed(str(path.relative_to(ROOT)), line)

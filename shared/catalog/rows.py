@@ -80,7 +80,7 @@ def hidden_reason(entries: Iterable[ModelEntry], live: Live) -> str:
     if backend == NO_ENGINE:
         return f"{total} {'model is' if total == 1 else 'models are'} here, but {NO_ENGINE_TEXT}"
     models = "model needs" if total == 1 else "models need"
-    return f"{total} more {models} the {other} backend; modeld serves {backend} (`modeld serve --backend {other}`)"
+    return f"{total} more {models} the {other} backend; modeld serves {backend} (`modeld restart --backend {other}`)"
 
 
 def missing_reason(name: str, entries: Sequence[ModelEntry], live: Live) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from acp_bridge import cli
-from docs_commands import ROOT, Typed, pages, typed
+from docs_commands import ROOT, Typed, mentioned, pages, typed
 from modeld.cli import app
 from modeld_process import write_models, write_script
 from shared.paths import DataRoot
@@ -59,6 +59,27 @@ def test_every_command_is_one_that_exists() -> None:
         assert parser is not None or one.line.startswith(ELSEWHERE), one
         if parser is not None:
             parser.parse_args(words)
+
+
+#: Not commands of the parser: what editors, shells and services spawn.
+SPAWNED = {"acp", "lsp", "mcp", "complete", "serve"}
+
+
+def test_every_command_that_a_sentence_names_can_be_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    """A hint that names a command with an option that is no more would send people astray."""
+    parsers = {"modeld": app.parser(), "acp-bridge": cli.parser()}
+    named = list(mentioned())
+    assert len(named) > 100
+    for one in named:
+        program, *words = shlex.split(one.line)
+        if words[0] in SPAWNED:
+            continue
+        try:
+            parsers[program].parse_args(words)
+        except SystemExit:  # help, or a complaint: only a command without its arguments may be named
+            complaint = capsys.readouterr().err
+            if complaint and "are required" not in complaint and "expected one argument" not in complaint:
+                pytest.fail(f"{one}: {complaint}")
 
 
 def ours() -> list[Typed]:
