@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import anyio
 import anyio.to_thread
@@ -169,8 +170,8 @@ class LspServer:
         # pygls marks the functions it is given, which a bound method does not allow
         @feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())
         async def complete(params: types.InlineCompletionParams) -> types.InlineCompletionList:
-            # only what the editor has open: pygls would read anything else from disk, and block
-            document = self._pygls.workspace.text_documents.get(params.text_document.uri)
+            # only what the editor has open: pygls would read anything else from disk, and block; it keeps decoded URIs
+            document = self._pygls.workspace.text_documents.get(unquote(params.text_document.uri))
             if document is None:
                 return types.InlineCompletionList(items=[])
             return await inline_completion.complete(self.window, document, params)

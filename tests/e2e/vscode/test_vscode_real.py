@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clients.home import Home
-from clients.vscode import VIEWPORT, Editor, Window, copy_workspace
+from clients.vscode import VIEWPORT, Editor, Window, copy_workspace, git
 
 pytestmark = [pytest.mark.e2e, pytest.mark.editor, pytest.mark.model, pytest.mark.llama]
 
@@ -28,6 +28,9 @@ def editor(real: Home) -> Iterator[Editor]:
     """Their editor."""
     with Editor(real) as served:
         copy_workspace(served, {"demo.py": "def add(a, b):\n    return a + b\n"})
+        git(served, "init")
+        git(served, "add", ".")
+        git(served, "commit", "-m", "Begin")
         yield served
         served.stop()
         assert not served.bridges(), "bridges outlived the editor"
@@ -97,17 +100,13 @@ def test_pick_answer_stop_and_switch(
     other.shot("real-3-switched")
 
 
-def test_the_native_chat_answers_as_local(real: Home, window: Window) -> None:
-    """Neither has tools in its template: Agent mode, the only one with nobody signed in, does not offer them."""
-    window.until(lambda: window.chat.locator(".chat-input-toolbars").count(), "the chat view")
-    assert "Auto" in window.picked()
-    _pick(window, "SmolLM2")
-    window.ask("@local What is the capital of France? Answer in one word.")
-    box = window.page.locator(".monaco-dialog-box")
-    window.until(lambda: box.count() or real.status()["state"] == "Busy", "an answer, or the question of a switch", 90)
-    if box.count():
-        window.dialog("Switch now")
-    answer = window.chat.locator(".interactive-response")
-    window.until(lambda: "Paris" in answer.last.inner_text(), "the answer", 120)
-    window.shot("real-4-native")
-    assert real.status()["last_turn"]["model"] == real.model("SmolLM2")
+def test_a_commit_message_of_a_real_model(editor: Editor, window: Window) -> None:
+    (editor.workspace / "lamp.txt").write_text("The lamp is green.\n", encoding="utf-8")
+    git(editor, "add", "lamp.txt")
+    window.page.locator('.activitybar [aria-label^="Source Control"]').first.click()
+    view = window.page.locator(".scm-view").first
+    window.until(lambda: "lamp.txt" in view.inner_text(), "the staged file", 60)
+    window.run("Local Models: Write Commit Message")
+    box = view.locator(".scm-editor .view-lines").first
+    window.until(lambda: box.inner_text().strip(), "a message", 120)
+    window.shot("real-4-commit")
