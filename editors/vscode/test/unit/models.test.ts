@@ -144,6 +144,12 @@ test('the context shown is the window a turn may count on, not the architecture'
   assert.ok(shown.maxOutputTokens >= 1024);
 });
 
+test('the line beside the name is short, so that the name has room', () => {
+  const long = model({ detail: 'not loaded, 1.2 GB, context 40,960, Q4_K_M' });
+  assert.equal(information(long).detail, 'not loaded, 1.2 GB');
+  assert.match(information(long).tooltip, /Q4_K_M/);
+});
+
 test('tools are offered only where the template has them', () => {
   assert.equal(information(model({ tools: false })).capabilities.toolCalling, false);
   assert.equal(information(model({ tools: true })).capabilities.toolCalling, true);
