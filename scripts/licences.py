@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
 
 #: Extras of the product; `dev` and `docs` never reach a user.
 EXTRAS = ("", "llama", "openvino", "remote", "mcp")
@@ -14,7 +18,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 def closure(extra: str) -> dict[str, importlib.metadata.Distribution]:
     """What `modeld[extra]` needs here, by name, itself left out."""
     found: dict[str, importlib.metadata.Distribution] = {}
-    waiting = [("modeld", extra)]
+    waiting = list(own_needs(extra))
     while waiting:
         name, wanted = waiting.pop()
         try:
@@ -24,12 +28,18 @@ def closure(extra: str) -> dict[str, importlib.metadata.Distribution]:
         key = _key(name)
         if key in found and not wanted:
             continue
-        if key != "modeld":
-            found[key] = distribution
-        waiting += [
-            (each, more) for each, more in needs(distribution, wanted) if _key(each) not in found and each != "modeld"
-        ]
+        found[key] = distribution
+        waiting += [(each, more) for each, more in needs(distribution, wanted) if _key(each) not in found]
     return found
+
+
+def own_needs(extra: str) -> Iterator[tuple[str, str]]:
+    """What pyproject.toml asks for: the metadata of an editable installation may be older."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for line in [*project["dependencies"], *project["optional-dependencies"].get(extra, [])]:
+        name = _NAME.match(line)
+        if name is not None:
+            yield name[0], ""
 
 
 def needs(distribution: importlib.metadata.Distribution, extra: str) -> Iterator[tuple[str, str]]:
