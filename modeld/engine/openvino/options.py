@@ -6,6 +6,7 @@ from typing import Any
 
 from modeld.engine.contract import DecodeOptions
 from modeld.output.callgrammar import Section, ToolGrammar, canonical
+from modeld.output.schemagrammar import schema_grammar
 from shared.errors import UnsupportedFeature
 
 #: min_p of one or more is "only the best token" and refused by the pipeline.
@@ -30,10 +31,25 @@ def generation_config(genai: Any, options: DecodeOptions | None, end: frozenset[
     if config.do_sample:
         _sample(config, options)
     if options.json_schema is not None:
-        config.structured_output_config = genai.StructuredOutputConfig(json_schema=options.json_schema)
+        config.structured_output_config = _whole(genai, options.json_schema)
     elif options.tools is not None and options.tools.sections:
         config.structured_output_config = _tools(genai, options.tools)
     return config
+
+
+def _whole(genai: Any, schema: str) -> Any:
+    """The engine's own reading of a schema lets white space go on for ever: ours has a bound, where it can say it."""
+    try:
+        return genai.StructuredOutputConfig(grammar=schema_grammar(schema))
+    except ValueError:
+        return genai.StructuredOutputConfig(json_schema=schema)
+
+
+def _arguments(kinds: Any, schema: str) -> Any:
+    try:
+        return kinds.EBNF(schema_grammar(schema))
+    except ValueError:
+        return kinds.JSONSchema(schema)
 
 
 def _tools(genai: Any, grammar: ToolGrammar) -> Any:
@@ -50,13 +66,13 @@ def _tags(kinds: Any, section: Section, schemas: dict[str, str]) -> list[Any]:
         return [
             kinds.Tag(
                 f"{section.opener}{section.gap}{canonical(call.begin)}",
-                kinds.JSONSchema(schemas[call.tool]),
+                _arguments(kinds, schemas[call.tool]),
                 f"{canonical(call.end)}{section.gap}{section.closer}",
             )
             for call in section.calls
         ]
     calls = [
-        kinds.Tag(canonical(call.begin), kinds.JSONSchema(schemas[call.tool]), canonical(call.end))
+        kinds.Tag(canonical(call.begin), _arguments(kinds, schemas[call.tool]), canonical(call.end))
         for call in section.calls
     ]
     content = kinds.TagsWithSeparator(tags=calls, separator=", ", at_least_one=True)
