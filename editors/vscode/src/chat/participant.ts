@@ -88,7 +88,9 @@ function history(context: vscode.ChatContext): Message[] {
 }
 
 async function question(request: vscode.ChatRequest): Promise<Message> {
-  const attached = await Promise.all(request.references.map((reference) => referenceText(reference.value)));
+  // Texts that nobody named in the prompt are the editor's own instructions, made for models that have its tools.
+  const named = request.references.filter(({ value, range }) => typeof value !== 'string' || range !== undefined);
+  const attached = await Promise.all(named.map((reference) => referenceText(reference.value)));
   const prompt = promptFor((request.command ?? '') as Task | '', request.prompt);
   return { role: 'user', content: [prompt, ...attached.filter(Boolean)].join('\n\n') };
 }
