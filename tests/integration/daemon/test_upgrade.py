@@ -81,7 +81,7 @@ async def test_a_turn_that_waits_meanwhile_is_answered_by_the_newer_one(models: 
             await turn.until(api.TextDelta)
             chat = [sys.executable, "-P", "-m", "acp_bridge", "chat", "--model", "a", "--json", "hello"]
             with subprocess.Popen(chat, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as waits:
-                with anyio.fail_after(30.0):
+                with anyio.fail_after(60.0):
                     while not (await client.status()).queue:
                         await anyio.sleep(0.02)
                 done = await command("start", environ=environ)
