@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any
 
 from shared.errors import BackendUnavailable
@@ -21,6 +22,7 @@ class Library:
     """`openvino` and `openvino_genai`. Raises BackendUnavailable where they cannot be imported."""
 
     def __init__(self) -> None:
+        _without_telemetry()
         try:
             import openvino
             import openvino_genai
@@ -42,6 +44,13 @@ class Library:
         import numpy as np
 
         return self.openvino.Tensor(np.array([tokens], dtype=np.int64))
+
+
+def _without_telemetry() -> None:
+    """`import openvino` reports each import to its makers over the network, and counts them in a folder of the
+    user's home, unless this package is missing: then it uses its own empty stand-in.
+    """
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # None: "do not import"
 
 
 #: Where in its own sources the library was: `[12:00:00] /build/folder/file.cc:898: `.
