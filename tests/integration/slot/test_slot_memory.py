@@ -31,20 +31,38 @@ def models(data_root: DataRoot) -> DataRoot:
     return data_root
 
 
+Eater = Callable[[int], Callable[[], None]]
+
+
 def keeping(left: int) -> dict[str, str]:
     """A reserve that leaves only `left` bytes of what is free now."""
     free = psutil.virtual_memory().available
     return {"MODELD_MEMORY_RESERVE_CAP": "1.0", "MODELD_MEMORY_RESERVE_FLOOR": str(free - left)}
 
 
+def eat_into_the_reserve(eater: Eater, environ: dict[str, str]) -> Callable[[], None]:
+    """Other processes take memory until less than the reserve is free, whatever else the machine does meanwhile."""
+    reserve = int(environ["MODELD_MEMORY_RESERVE_FLOOR"])
+    meals: list[Callable[[], None]] = []
+    while len(meals) < 5 and (left := psutil.virtual_memory().available - reserve + 200 * MIB) > 0:
+        meals.append(eater(left + 200 * MIB))
+
+    def give_back() -> None:
+        for meal in meals:
+            meal()
+
+    return give_back
+
+
 async def test_memory_that_another_process_took_between_describe_and_load_is_seen(
-    models: DataRoot, eater: Callable[[int], Callable[[], None]]
+    models: DataRoot, eater: Eater
 ) -> None:
-    async with Modeld(models, "llama", **keeping(1200 * MIB)) as modeld, modeld.client() as client:
+    environ = keeping(1200 * MIB)
+    async with Modeld(models, "llama", **environ) as modeld, modeld.client() as client:
         info = await client.call("model/describe", api.DescribeParams(model="a"), api.ModelInfo)
         assert info.plan is not None
         assert info.plan.required_bytes + info.plan.reserve_bytes < info.plan.free_bytes
-        give_back = eater(2000 * MIB)
+        give_back = eat_into_the_reserve(eater, environ)
         with pytest.raises(InsufficientMemory) as caught:
             await client.load("a")
         error = caught.value
@@ -163,9 +181,10 @@ def about(subject: str) -> str:
 
 
 async def test_parked_conversations_are_dropped_at_a_turns_border_when_memory_is_short(
-    models: DataRoot, eater: Callable[[int], Callable[[], None]]
+    models: DataRoot, eater: Eater
 ) -> None:
-    async with Modeld(models, "llama", **keeping(1200 * MIB)) as modeld, modeld.client() as client:
+    environ = keeping(1200 * MIB)
+    async with Modeld(models, "llama", **environ) as modeld, modeld.client() as client:
 
         async def turn(subject: str) -> api.Usage:
             return (await client.turn("a", about(subject), params=FEW).end()).usage
@@ -175,7 +194,7 @@ async def test_parked_conversations_are_dropped_at_a_turns_border_when_memory_is
         back = await turn("rivers")
         assert back.reused > back.prefilled, "it was parked and came back"
         assert not (await client.status()).memory.pressure
-        give_back = eater(2000 * MIB)
+        give_back = eat_into_the_reserve(eater, environ)
         assert not (await client.status()).memory.pressure, "said at a turn's border, not before"
         await turn("hills")
         pressed = await client.status()
@@ -195,13 +214,13 @@ async def test_parked_conversations_are_dropped_at_a_turns_border_when_memory_is
 
 
 async def test_pressure_is_seen_in_a_watched_status_and_reaps_the_idle_model_sooner(
-    models: DataRoot, eater: Callable[[int], Callable[[], None]]
+    models: DataRoot, eater: Eater
 ) -> None:
     environ = {"MODELD_IDLE_TTL_CONNECTED": "600", "MODELD_IDLE_TTL": "0.5", **keeping(1200 * MIB)}
     async with Modeld(models, "llama", **environ) as modeld, modeld.client() as client:
         await client.call("status/watch", api.WatchParams(), api.Status)
         await client.turn("a", params=FEW).end()
-        eater(2000 * MIB)
+        eat_into_the_reserve(eater, environ)
         await client.turn("a", params=FEW).end()
         await eventually(lambda: any(status.memory.pressure for status in client.statuses), "pressure is pushed")
         status = await client.until_state("Empty", seconds=10.0)
