@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from shared.catalog.capability import RACE_S
 from shared.errors import (
     DaemonError,
     DaemonNotInstalled,
@@ -75,7 +76,7 @@ def detect(survey: Survey, *, grace: float, noticed: Mapping[str, float], instal
     if last == "":
         return Detection(state="not_running" if installed else "not_installed")
     if last in COMES_BACK or last == "crash":
-        recent = age is not None and 0 <= age <= grace
+        recent = age is not None and -RACE_S <= age <= grace
         return Detection(state="restarting" if recent else "stale", last_seen=age)
     return Detection(state="not_running", last_seen=age, stopped=True)
 

@@ -23,6 +23,8 @@ STOPPED_TEXT = "stopped, start modeld"
 RESTARTING_TEXT = "restarting"
 #: A lease not renewed for this many ttls says no more that its owner lives (ttl and a margin of a quarter).
 FRESH_TTLS = 1.25
+#: A record may be written while it is looked at: an age this little below zero is no clock that was set back. Seconds.
+RACE_S = 2.0
 
 
 class Serveable(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +86,7 @@ def serveable_backend(
 
 def _fresh(lease: LeaseView) -> bool:
     """Held, renewed lately, and in this boot. A clock set back makes the age negative: not then."""
-    return lease.standing == "held" and lease.same_boot and 0 <= lease.age_s <= lease.ttl * FRESH_TTLS
+    return lease.standing == "held" and lease.same_boot and -RACE_S <= lease.age_s <= lease.ttl * FRESH_TTLS
 
 
 def _departures(records: Survey, noticed: Mapping[str, float]) -> list[tuple[float, bool, str]]:
@@ -103,4 +105,4 @@ def _departures(records: Survey, noticed: Mapping[str, float]) -> list[tuple[flo
             gone.append((seen.ended_age_s, seen.ended_reason in STOPPED, seen.backend))
         elif last is None or last.instance != seen.instance:  # an owner's lease knows better when
             gone.append((noticed.get(seen.instance, 0.0), False, seen.backend))
-    return [item for item in gone if item[0] >= 0]
+    return [(max(age, 0.0), stopped, backend) for age, stopped, backend in gone if age >= -RACE_S]

@@ -82,3 +82,8 @@ def test_only_a_restart_may_be_retried() -> None:
 
 def test_a_stop_is_remembered_as_one() -> None:
     assert state(Survey(last=lease("released", 1.0, released_reason="stop"))).stopped
+
+
+def test_a_release_written_while_it_is_looked_at_is_a_restart() -> None:
+    assert state(Survey(last=lease("released", -0.002, released_reason="restart"))).state == "restarting"
+    assert state(Survey(last=lease("released", -60.0, released_reason="restart"))).state == "stale"

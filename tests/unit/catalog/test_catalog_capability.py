@@ -137,3 +137,9 @@ def test_a_bridge_born_in_the_gap_answers_like_one_that_saw_it(age: float, reaso
 @given(st.lists(st.floats(0, 60), min_size=2, max_size=20))
 def test_the_backend_never_changes_within_the_gap(ages: list[float]) -> None:
     assert {answer(lease(age_s=age)).backend for age in ages} == {"llama"}
+
+
+def test_a_record_written_while_it_is_looked_at_is_no_record_from_the_future() -> None:
+    released = answer(lease(age_s=-0.002, released_reason="restart"))
+    assert (released.standing, released.backend, released.remaining) == ("grace", "llama", GRACE)
+    assert answer(lease(standing="held", age_s=-0.002)).standing == "live"
