@@ -19,6 +19,7 @@ import anyio.to_thread
 import msgspec
 import pytest
 
+from modeld.cli import client
 from modeld.cli.doctor import look
 from modeld.doctor import running
 from modeld.engine import backends
@@ -104,7 +105,8 @@ async def test_a_stale_lease(data_root: DataRoot) -> None:
         assert report["modeld"][0]["text"] == "stopped"
 
 
-async def test_a_daemon_that_hangs(data_root: DataRoot) -> None:
+async def test_a_daemon_that_hangs(data_root: DataRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "ANSWER_SECONDS", 0.5)
     async with modeld(data_root) as daemon:
         os.kill(daemon.pid, signal.SIGSTOP)
         try:
