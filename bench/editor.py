@@ -58,6 +58,8 @@ def measure(table: Table) -> None:
             copy_workspace(editor, {"demo.py": "x = 1\n"})
             window = Window(editor, browser.new_page(viewport=VIEWPORT)).open().ready()
             _activation(table, window)
+            window.run("Local Models: Open Chat")
+            window.panel.locator("#input").wait_for(state="visible")
             for speed in SPEEDS:
                 _panel(table, home, window, speed)
             _stop(table, home, window)
@@ -67,7 +69,12 @@ def measure(table: Table) -> None:
 def _activation(table: Table, window: Window) -> None:
     window.run("Developer: Show Running Extensions")
     row = window.page.locator(".runtime-extensions-editor .monaco-list-row", has_text="modeld: local models")
-    row.first.wait_for(state="visible")
+    rows = window.page.locator(".runtime-extensions-editor .monaco-list-row")
+    rows.first.wait_for(state="visible")
+    rows.first.click()
+    while not row.count():  # the slowest stand first, and only what is in view exists
+        window.page.keyboard.press("PageDown")
+        window.page.wait_for_timeout(100)
     found = re.search(r"Activation: (\d+)\s*ms", row.first.inner_text())
     assert found is not None, row.first.inner_text()
     table.at_most("activation of the extension", [float(found[1])], ACTIVATION_MS, "ms")
@@ -78,12 +85,11 @@ def _panel(table: Table, home: Home, window: Window, speed: int) -> None:
     write_script(home, token_s=1 / speed)
     home.run("modeld", "unload", check=False)
     home.run("modeld", "load", "alpha")
-    window.run("Local Models: Open Chat")
-    window.panel.locator("#input").wait_for(state="visible")
     frame = next(frame for frame in window.page.frames if frame.query_selector("#log") is not None)
     seconds = []
     for _ in range(ROUNDS):
         window.panel.locator("#clear").click()
+        window.until(lambda: not window.panel.locator("article").count(), "the panel is empty")
         shown = float(frame.evaluate(_FIRST_TEXT)) / 1000
         window.panel.locator("#stop").click()
         last = _ended(window, home)

@@ -256,18 +256,27 @@ class Window:
         """A command of the palette; the palette does not refresh while it is open, so it is opened again."""
         deadline = time.monotonic() + 3 * STEP_SECONDS
         while True:
+            assert time.monotonic() < deadline, f"no command {title}"
             self.page.keyboard.press("F1")
             box = self.page.locator(".quick-input-widget .quick-input-box input").first
-            box.wait_for(state="visible")
+            if not self._seen(box):
+                self.page.keyboard.press("Escape")
+                self.chat.locator(".interactive-input-part .monaco-editor").first.click()  # where keys are heard
+                continue
             box.fill(f">{title}")
             row = self.page.locator(".quick-input-widget .quick-input-list .monaco-list-row", has_text=title).first
-            for _ in range(15):
-                if row.is_visible():
-                    row.click()
-                    return
-                self.page.wait_for_timeout(100)
+            if self._seen(row):
+                row.click()
+                return
             self.page.keyboard.press("Escape")
-            assert time.monotonic() < deadline, f"no command {title}"
+
+    def _seen(self, element: Any) -> bool:
+        """Whether it comes up soon."""
+        for _ in range(20):
+            if element.is_visible():
+                return True
+            self.page.wait_for_timeout(100)
+        return False
 
     def open_file(self, name: str) -> None:
         """Open a file of the workspace and put the cursor into it."""

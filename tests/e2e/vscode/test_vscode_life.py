@@ -42,15 +42,6 @@ def test_a_killed_bridge_comes_back_silently(editor: Editor, window: Window) -> 
     window.said("quince11")
 
 
-def test_a_killed_extension_host_takes_its_bridge_along_and_comes_back(editor: Editor, window: Window) -> None:
-    (old,) = editor.bridges()
-    (host,) = editor.hosts()
-    host.kill()
-    _one_other(window, editor, old)
-    window.until(lambda: "alpha" in window.picked(), "the models are back")
-    window.shot("life-2-host-killed")
-
-
 def test_a_killed_daemon_is_said_and_started_by_a_click(scripted: Home, editor: Editor, window: Window) -> None:
     window.new_chat()
     window.ask("zeppelin")
@@ -100,3 +91,12 @@ def test_a_second_window_asks_before_it_takes_the_model(
     window.shot("life-5-switched-away")
     second.page.close()
     window.until(lambda: len(editor.bridges()) == 1, "the bridge of the closed window is gone", 30)
+
+
+def test_a_killed_extension_host_takes_its_bridge_along_and_comes_back(editor: Editor, window: Window) -> None:
+    (old,) = editor.bridges()
+    (host,) = editor.hosts()
+    host.kill()
+    _one_other(window, editor, old)
+    window.until(lambda: "alpha" in window.picked(), "the models are back")
+    window.shot("life-2-host-killed")

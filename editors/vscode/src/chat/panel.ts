@@ -124,7 +124,7 @@ export class ChatPanel implements vscode.WebviewViewProvider, vscode.Disposable 
         return;
       }
       case 'clear':
-        await this.stop();
+        this.cancel?.cancel(); // not waited for: a question that follows at once must find the cleared conversation
         this.conversation.clear();
         this.keep();
         this.post(this.everything());
@@ -161,9 +161,9 @@ export class ChatPanel implements vscode.WebviewViewProvider, vscode.Disposable 
   private async answer(turn: Turn): Promise<void> {
     const cancel = new vscode.CancellationTokenSource();
     this.cancel = cancel;
-    this.post({ type: 'turn', turn });
+    this.tell(turn, { type: 'turn', turn });
     const pacer = new Pacer<'text' | 'reasoning'>(
-      (kind, text) => this.post({ type: 'delta', id: turn.id, kind, text }),
+      (kind, text) => this.tell(turn, { type: 'delta', id: turn.id, kind, text }),
       realTiming,
     );
     this.pacer = pacer;
@@ -174,7 +174,7 @@ export class ChatPanel implements vscode.WebviewViewProvider, vscode.Disposable 
         params,
         (event) => {
           if (apply(turn, event)) {
-            this.post({ type: 'turn', turn: { ...turn, answer: '', thoughts: '' } }); // the text flows by itself
+            this.tell(turn, { type: 'turn', turn: { ...turn, answer: '', thoughts: '' } }); // the text flows by itself
           }
           if (event.type === 'text' || event.type === 'reasoning') {
             pacer.push(event.type, event.text);
@@ -192,7 +192,14 @@ export class ChatPanel implements vscode.WebviewViewProvider, vscode.Disposable 
       this.cancel = undefined;
       cancel.dispose();
       this.keep();
-      this.post({ type: 'turn', turn });
+      this.tell(turn, { type: 'turn', turn });
+    }
+  }
+
+  /** A turn that was cleared away has nothing more to say. */
+  private tell(turn: Turn, message: ToPanel): void {
+    if (this.conversation.turns.includes(turn)) {
+      this.post(message);
     }
   }
 
