@@ -19,8 +19,9 @@ def main() -> None:
         serve = app.serve_acp if sys.argv[1] == "acp" else app.serve_lsp
         _leave(serve(source, output))
     from acp_bridge.cli import run
+    from shared.console import command
 
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(command("acp-bridge", lambda: run(sys.argv[1:])))
 
 
 #: An editor expects the process to be gone a second after it closed the pipe.

@@ -93,6 +93,7 @@ async def _with_bridge(work: Callable[[Peer, Screen], Awaitable[int]], options: 
         async with anyio.create_task_group() as group:
             group.start_soon(peer.run)
             group.start_soon(_interrupts, peer, screen)
+            group.start_soon(_reader_gone, peer, screen)
             code = await work(peer, screen)
             peer.close()
             group.cancel_scope.cancel()
@@ -111,6 +112,12 @@ async def _interrupts(peer: Peer, screen: Screen) -> None:
                 raise KeyboardInterrupt
             peer.notify("session/cancel", {"sessionId": screen.session})
             screen.session = ""
+
+
+async def _reader_gone(peer: Peer, screen: Screen) -> None:
+    """Nobody reads the answer any more (`| head`, a full disk): the turn is cancelled, not run to its end."""
+    await screen.lost.wait()
+    peer.notify("session/cancel", {"sessionId": screen.session})
 
 
 async def _converse(peer: Peer, screen: Screen, prompt: str, options: argparse.Namespace) -> int:
@@ -132,6 +139,8 @@ class Screen:
 
     def __init__(self, *, quiet: bool, switch: bool) -> None:
         self.session = ""
+        self.lost = anyio.Event()
+        self._error: OSError | None = None
         self._quiet = quiet
         self._switch = switch
         self._terminal = sys.stderr.isatty()
@@ -155,9 +164,14 @@ class Screen:
     def _say(self, text: str) -> None:
         self._progress("")
         self._text.append(text)
-        if not self._quiet:
+        if self._quiet or self._error is not None:
+            return
+        try:
             sys.stdout.write(text)
             sys.stdout.flush()
+        except OSError as error:
+            self._error = error
+            self.lost.set()
 
     def _progress(self, line: str) -> None:
         if not self._terminal or line == self._line:
@@ -187,8 +201,13 @@ class Screen:
         return SWITCH if line.strip().lower() in ("y", "yes") else DECLINE
 
     def end(self, done: dict[str, Any]) -> None:
-        """The counts and times of the turn: to standard error, or everything as JSON."""
+        """The counts and times of the turn: to standard error, or everything as JSON.
+
+        Raises the OSError that kept the answer from being written.
+        """
         self._progress("")
+        if self._error is not None:
+            raise self._error
         numbers = done.get("_meta", {}).get(META, {})
         text = "".join(self._text)
         if self._quiet:

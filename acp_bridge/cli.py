@@ -23,6 +23,13 @@ def run(arguments: Sequence[str]) -> int:
     except ModeldError as error:
         sys.stderr.write(f"acp-bridge: {error.message}\n")
         return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        raise  # the reader of our output has gone: `shared.console` ends this without a word
+    except OSError as error:
+        sys.stderr.write(f"acp-bridge: {error.filename or 'the system'}: {error.strerror or error}\n")
+        return 1
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -19,8 +19,9 @@ def main(arguments: list[str] | None = None) -> int:
     if given[:1] in (["acp"], ["lsp"]):
         return _bridge(given)
     from modeld.cli.app import run
+    from shared.console import command
 
-    return run(given)
+    return command("modeld", lambda: run(given))
 
 
 def _bridge(arguments: list[str]) -> int:

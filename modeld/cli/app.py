@@ -36,8 +36,7 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return codes.INTERRUPTED
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone: nothing to say, nobody to say it to
-        return codes.FAILED
+        raise  # the reader of our output has gone: `shared.console` ends this without a word
     except OSError as error:
         sys.stderr.write(f"modeld: {error.filename or 'the system'}: {error.strerror or error}\n")
         return codes.FAILED

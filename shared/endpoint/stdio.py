@@ -21,7 +21,7 @@ def claim_stdout() -> int:
     Raises OSError when there is no standard output.
     """
     os.fstat(1)
-    _fill()
+    fill_descriptors()
     private = os.dup(1)
     os.dup2(2, 1)
     return _binary(private)
@@ -32,7 +32,7 @@ def claim_stdin() -> int:
 
     A child that inherits descriptor 0 can no longer swallow messages.
     """
-    _fill()
+    fill_descriptors()
     private = os.dup(0)
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
@@ -40,7 +40,7 @@ def claim_stdin() -> int:
     return _binary(private)
 
 
-def _fill() -> None:
+def fill_descriptors() -> None:
     """Open what is closed of 0, 1 and 2, so that a private descriptor cannot become one of them."""
     while (nowhere := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(nowhere, True)

@@ -1,0 +1,65 @@
+"""Commands whose output goes nowhere, or whose streams are closed: one line or none, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="closed descriptors and /dev/full are POSIX")
+COMMANDS = [("modeld", "library"), ("modeld", "library", "--json"), ("modeld", "--help"), ("acp_bridge", "models")]
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return {**kept, "MODELD_DATA_ROOT": str(tmp_path / "root"), "HOME": str(tmp_path)}
+
+
+def argv(command: tuple[str, ...]) -> list[str]:
+    return [sys.executable, "-m", *command]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_reader_that_has_gone_ends_a_command_without_a_word(
+    command: tuple[str, ...], environ: dict[str, str]
+) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            argv(command), env=environ, stdout=write, stderr=subprocess.PIPE, text=True, check=False, timeout=50
+        )
+    finally:
+        os.close(write)
+
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_full_disk_under_the_output_is_told_in_one_line(command: tuple[str, ...], environ: dict[str, str]) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            argv(command), env=environ, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=50
+        )
+
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "No space left on device" in done.stderr
+
+
+@POSIX
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_closed_streams_are_nowhere(command: tuple[str, ...], closed: str, environ: dict[str, str]) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *argv(command)],
+        env=environ, capture_output=True, text=True, check=False, timeout=50,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (0, "")

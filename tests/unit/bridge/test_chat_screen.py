@@ -1,0 +1,44 @@
+"""What `acp-bridge chat` does when nobody reads the answer any more."""
+
+from __future__ import annotations
+
+import errno
+import io
+import sys
+
+import msgspec
+import pytest
+
+from acp_bridge.chat import Screen
+from shared.protocol.message import Notification
+
+pytestmark = pytest.mark.unit
+
+
+class Lost(io.StringIO):
+    """A pipe without a reader."""
+
+    writes = 0
+
+    def write(self, text: str) -> int:
+        self.writes += 1
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+
+def chunk(text: str) -> Notification:
+    update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+    return Notification("session/update", msgspec.Raw(msgspec.json.encode({"sessionId": "s", "update": update})))
+
+
+def test_a_lost_reader_is_noticed_once_and_told_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen(quiet=False, switch=False)
+    lost = Lost()
+    monkeypatch.setattr(sys, "stdout", lost)
+
+    screen.update(chunk("one"))
+    assert screen.lost.is_set()
+    screen.update(chunk("two"))
+    with pytest.raises(BrokenPipeError):
+        screen.end({"stopReason": "cancelled"})
+
+    assert lost.writes == 1
