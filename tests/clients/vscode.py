@@ -240,9 +240,7 @@ class Window:
 
     def painted(self) -> Self:
         """Return once the status bar shows something."""
-        self.page.wait_for_selector(
-            ".monaco-workbench .part.statusbar .statusbar-item", timeout=START_SECONDS * 1000
-        )
+        self.page.wait_for_selector(".monaco-workbench .part.statusbar .statusbar-item", timeout=START_SECONDS * 1000)
         return self
 
     def shot(self, name: str) -> Path:
@@ -354,8 +352,10 @@ class Window:
         widget = self.page.locator(".action-widget").first
         widget.wait_for(state="visible")
         others = widget.get_by_text("Other Models", exact=True)
-        if others.count():
-            others.first.click()
+        self.until(lambda: others.count() or "beta" in widget.inner_text(), "the picker has rows")
+        if "beta" not in widget.inner_text() or "alpha" not in widget.inner_text():
+            others.first.click()  # the editor remembers whether this part was open
+        self.until(lambda: all(name in widget.inner_text() for name in ("alpha", "beta")), "it has all rows")
         return widget
 
     def model_label(self) -> str:
