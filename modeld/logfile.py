@@ -56,7 +56,7 @@ def last_lines(path: Path, count: int) -> list[str]:
             lines += each.read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
             continue
-    return lines[-count:] if count > 0 else lines
+    return lines[-count:] if count > 0 else []
 
 
 def rotate(path: Path) -> None:

@@ -82,7 +82,7 @@ class ModeldError(Exception):
         super().__init__(self.message)
 
     def _default_message(self) -> str:
-        return self.summary.format_map(self.data)
+        return self.summary.format_map({name: _words(name, value) for name, value in self.data.items()})
 
     def __getattr__(self, name: str) -> Any:
         data = self.__dict__.get("data")
@@ -93,6 +93,13 @@ class ModeldError(Exception):
     def to_wire(self) -> dict[str, Any]:
         """The JSON-RPC error object: `{code, message, data: {kind, ...fields}}`."""
         return {"code": self.code, "message": self.message, "data": {"kind": self.kind, **self.data}}
+
+
+def _words(name: str, value: Any) -> Any:
+    """A field as people read it: amounts in the unit that fits them, lists without brackets."""
+    if name.endswith("_bytes") and isinstance(value, int):
+        return f"{value / 1e9:.1f} GB" if value >= 1e9 else f"{value / 1e6:.0f} MB"
+    return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
 class SlotError(ModeldError):
@@ -140,7 +147,7 @@ class InsufficientMemory(SlotError):
     code = -32014
     fields = ("device", "required_bytes", "free_bytes", "reserve_bytes", "fits")
     summary = (
-        "not enough memory on {device}: {required_bytes} bytes needed, {free_bytes} free, "
+        "not enough memory on {device}: {required_bytes} needed, {free_bytes} free, "
         "{reserve_bytes} kept in reserve; largest context that fits: {fits}"
     )
 
@@ -294,6 +301,11 @@ class ModelNotFound(LookupFailed):
     fields = ("requested", "near")
     summary = "no model named {requested}; closest: {near}"
 
+    def _default_message(self) -> str:
+        if self.near:
+            return super()._default_message()
+        return f"no model named {self.requested}; `modeld library` lists them"
+
 
 class ResolutionMiss(LookupFailed):
     """What the bridge's catalog cannot resolve at this moment: heals by one reconcile."""
@@ -366,7 +378,7 @@ class DiskFull(RootError):
     kind = "disk_full"
     code = -32036
     fields = ("path", "needed_bytes", "uid", "mode", "hint")
-    summary = "no space left at {path}; free at least {needed_bytes} bytes"
+    summary = "no space left at {path}; free at least {needed_bytes}"
 
 
 class RootUnusable(RootError):

@@ -71,16 +71,20 @@ def _daemon_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     start = add("start", "start modeld in the background and wait until it answers", "start")
     _backend(start)
     stop = add("stop", "stop every modeld of this data root: drain the running turn, unload, release", "stop")
-    stop.add_argument("--drain", type=float, metavar="SECONDS", help="how long the running turn may still take")
+    stop.add_argument(
+        "--drain", type=_number(float, 0), metavar="SECONDS", help="how long the running turn may still take"
+    )
     restart = add("restart", "start anew between two turns; replaces an older version by this one", "restart")
-    restart.add_argument("--drain", type=float, metavar="SECONDS", help="how long the running turn may still take")
+    restart.add_argument(
+        "--drain", type=_number(float, 0), metavar="SECONDS", help="how long the running turn may still take"
+    )
     _backend(restart)
     status = add("status", "what modeld does now, and why", "status", reads=True)
     status.add_argument("--watch", action="store_true", help="a live view; when piped, each change as text")
     status.add_argument("--all", action="store_true", help="every instance, not only the one that counts")
     logs = add("logs", "the daemon's log: one line a turn, never a prompt", "logs", reads=True)
     logs.add_argument("-f", "--follow", action="store_true", help="go on as it grows")
-    logs.add_argument("-n", type=int, default=50, metavar="LINES")
+    logs.add_argument("-n", type=_number(int, 0), default=50, metavar="LINES", help="how many of the last lines")
     logs.add_argument("--worker", action="store_true", help="what the engine printed")
     service = add("service", "have the system start modeld at login (optional)", "service", reads=True)
     service.add_argument("action", choices=("install", "remove", "status"))
@@ -114,11 +118,15 @@ def _model_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     load = add("load", "make a model resident", "load", reads=True)
     load.add_argument("model")
     load.add_argument("--switch", action="store_true", help="unload the active model for it, with its warm context")
-    load.add_argument("--wait", type=float, metavar="SECONDS", nargs="?", const=-1.0, help="wait while it is busy")
+    load.add_argument(
+        "--wait", type=_number(float, 0), metavar="SECONDS", nargs="?", const=-1.0, help="wait while it is busy"
+    )
     load.add_argument("--cancel", action="store_true", help="end the running turn of whoever has it")
     _config(load)
     unload = add("unload", "empty the slot", "unload", reads=True)
-    unload.add_argument("--wait", type=float, metavar="SECONDS", nargs="?", const=-1.0, help="wait while it is busy")
+    unload.add_argument(
+        "--wait", type=_number(float, 0), metavar="SECONDS", nargs="?", const=-1.0, help="wait while it is busy"
+    )
     unload.add_argument("--cancel", action="store_true", help="end the running turn of whoever has it")
     configure = add("configure", "settings kept for a model", "configure", reads=True)
     configure.add_argument("model")
@@ -133,12 +141,25 @@ def _model_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     remove.add_argument("model")
 
 
+def _number(kind: type[int | float], least: int) -> Callable[[str], float]:
+    """A number that is at least `least`; what argparse says where it is not."""
+
+    def number(text: str) -> float:
+        value = kind(text)
+        if not value >= least:  # also what is no number, as `nan`
+            raise argparse.ArgumentTypeError(f"{text} is less than {least}")
+        return value
+
+    number.__name__ = kind.__name__  # "invalid int value"
+    return number
+
+
 def _config(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--ctx", type=int, metavar="TOKENS", help="exactly this context")
-    command.add_argument("--min-ctx", type=int, metavar="TOKENS", help="at least this context")
-    command.add_argument("--batch", type=int, metavar="TOKENS")
+    command.add_argument("--ctx", type=_number(int, 1), metavar="TOKENS", help="exactly this context")
+    command.add_argument("--min-ctx", type=_number(int, 1), metavar="TOKENS", help="at least this context")
+    command.add_argument("--batch", type=_number(int, 1), metavar="TOKENS")
     command.add_argument("--device")
-    command.add_argument("--gpu-layers", type=int)
+    command.add_argument("--gpu-layers", type=_number(int, -1), metavar="LAYERS", help="-1 for all")
     command.add_argument("--kv-type", help="f16, q8_0, q4_0 and the like")
     command.add_argument("--flash-attention", choices=("on", "off"))
     command.add_argument("--adapter", action="append", default=[], metavar="FILE")

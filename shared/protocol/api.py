@@ -11,7 +11,7 @@ call is the final event.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -73,16 +73,20 @@ class PingResult(Value, kw_only=True):
 # --- models ------------------------------------------------------------------------------------
 
 
+#: An amount of tokens that something is made for: none of them is no wish.
+Tokens = Annotated[int, msgspec.Meta(ge=1)]
+
+
 class LoadConfig(Value, kw_only=True):
     """What may be asked of a resident model; None means `auto`. Tokens for contexts and batches.
 
-    `num_ctx` is exact and never lowered silently; `min_ctx` is served by any larger context.
+    `num_ctx` is exact and never lowered silently; `min_ctx` is served by any larger context. `gpu_layers` -1 is all.
     """
 
-    num_ctx: int | None = None
-    min_ctx: int | None = None
-    num_batch: int | None = None
-    gpu_layers: int | None = None
+    num_ctx: Tokens | None = None
+    min_ctx: Tokens | None = None
+    num_batch: Tokens | None = None
+    gpu_layers: Annotated[int, msgspec.Meta(ge=-1)] | None = None
     device: str | None = None
     flash_attention: bool | None = None
     kv_type: str | None = None
