@@ -89,11 +89,12 @@ class Library:
     def find(self, name: str, wait: float = FIRST_WAIT) -> ModelEntry:
         """The entry of this name (case aside) or path. Raises ModelNotFound with the nearest names.
 
-        A name that is not among the rows yet waits for the running scan, `wait` seconds at most.
+        For a name that is not among the rows, and for a file that could not be read, the folders are looked at again,
+        `wait` seconds at most: the rows may be older than the file.
         """
         found = match(name, self.rows(wait))
-        if found is None:
-            self.wait(wait, complete=False)  # the cached rows may be older than the file
+        if found is None or found.problem:
+            self.refresh(wait)
             found = match(name, self.rows(0))
         if found is not None:
             return found

@@ -67,20 +67,31 @@ def library_rows(entries: Iterable[ModelEntry], live: Live) -> list[LibraryRow]:
 
 
 def hidden_reason(entries: Iterable[ModelEntry], live: Live) -> str:
-    """One line on models that another backend could serve, or "": they are explained, not shown."""
+    """One line on models that are here and that this daemon cannot serve, or "": they are explained, not shown."""
     backend = live.serveable.backend
     others: dict[str, int] = {}
+    entries = list(entries)
     for entry in entries:
         if backend and entry.kind == "model" and entry.backends and not served_by(backend, entry.backends):
             others[entry.backends[0]] = others.get(entry.backends[0], 0) + 1
     if not others:
-        return ""
+        return _unusable(entries, live)
     other = max(others, key=lambda name: (others[name], name))
     total = sum(others.values())
     if backend == NO_ENGINE:
         return f"{total} {'model is' if total == 1 else 'models are'} here, but {NO_ENGINE_TEXT}"
     models = "model needs" if total == 1 else "models need"
     return f"{total} more {models} the {other} backend; modeld serves {backend} (`modeld restart --backend {other}`)"
+
+
+def _unusable(entries: Iterable[ModelEntry], live: Live) -> str:
+    """Why no model that is here can run under any backend, told of the first; "" when one can, or there is none."""
+    models = [entry for entry in entries if entry.kind == "model"]
+    reasons = [entry.problem or live.rejected.get(entry.digest, "") for entry in models]
+    if not live.serveable.backend or not models or not all(reasons):
+        return ""
+    more = f" ({len(models) - 1} more cannot run either)" if len(models) > 1 else ""
+    return f"{models[0].name} cannot run: {reasons[0]}{more}; see `modeld library`"
 
 
 def missing_reason(name: str, entries: Sequence[ModelEntry], live: Live) -> str:

@@ -276,6 +276,16 @@ def test_a_changed_file_is_read_again(data_root: DataRoot, folder: Path) -> None
     assert before.digest != after.digest
 
 
+def test_a_file_that_was_mended_or_came_is_found_at_once(data_root: DataRoot, folder: Path) -> None:
+    path = put(folder / "m.gguf", model()[:-7])
+    library = open_library(data_root, folder)
+    assert library.find("m").problem
+    put(path, model())
+    assert not library.find("m", WAIT).problem
+    put(folder / "new.gguf")
+    assert library.find("new", WAIT).name == "new"
+
+
 def test_touching_or_moving_a_file_keeps_digest_and_name(data_root: DataRoot, folder: Path) -> None:
     path = put(folder / "m.gguf", model(name="A"))
     put(folder / "sub" / "m.gguf", model(name="B"))

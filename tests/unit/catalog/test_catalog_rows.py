@@ -132,6 +132,15 @@ def test_past_the_grace_the_picker_is_empty_and_the_library_is_not() -> None:
     assert row("a", live).actions == ["start_modeld"]
 
 
+def test_models_that_are_all_damaged_or_refused_are_told_and_not_called_missing() -> None:
+    live = Live(serveable=LIVE, rejected={"fp1-b": "no tokenizer"})
+    told = "d cannot run: the file ends at byte 7"
+    assert hidden_reason([ENTRIES[3]], live) == f"{told}; see `modeld library`"
+    assert hidden_reason([ENTRIES[3], ENTRIES[1]], live).startswith(f"{told} (1 more cannot run either)")
+    assert hidden_reason([ENTRIES[3], ENTRIES[0]], live) == ""
+    assert hidden_reason([], live) == ""
+
+
 def test_the_other_backends_models_are_explained_not_shown() -> None:
     live = Live(serveable=LIVE, status=status("Empty"))
     assert [r.name for r in picker_rows(ENTRIES, live)] == ["a", "b", "e"]
