@@ -86,8 +86,18 @@ def _report(connection: Connection, what: str, backend: str | None) -> int:
     if backend not in (None, "auto", hello.backend):
         print(f"It serves {hello.backend}, not {backend}: `modeld restart --backend {backend}` changes that.")
     if hello.backend == "none" and backend != "none":
-        print("No engine is installed: `pip install 'modeld[openvino]'`, then `modeld restart`.")
+        print(_engine_advice())
     return codes.OK
+
+
+def _engine_advice() -> str:
+    """For a modeld that runs without an engine: whether one is there to be used, or none is installed."""
+    from modeld.engine.backends import available
+
+    there = [one.backend for one in available() if one.importable]
+    if there:
+        return f"It runs without an engine: `modeld restart --backend {there[0]}` changes that."
+    return "No engine is installed: `pip install 'modeld[openvino]'`, then `modeld restart`."
 
 
 def _spawn(context: Context, backend: str | None) -> tuple[subprocess.Popen[bytes], Path]:
