@@ -36,10 +36,15 @@ END_LIMIT_S = 2.0
 def chat(options: argparse.Namespace) -> int:
     """Run one turn; gives the exit code of `acp_bridge.cli`."""
     prompt = sys.stdin.read() if options.prompt == "-" else options.prompt
+    if not prompt.strip():
+        print("acp-bridge chat: there is nothing to say: the prompt is empty", file=sys.stderr)
+        return 2
+    screen = Screen(quiet=options.json, switch=options.switch)
     try:
-        return anyio.run(_chat, prompt, options)
+        return anyio.run(_chat, prompt, options, screen)
     except BaseException as raised:
         error = sole(raised)
+    screen.stop()
     if isinstance(error, KeyboardInterrupt):
         return 130
     if not isinstance(error, (ModeldError, PeerGone, BadAnswer)):
@@ -48,10 +53,10 @@ def chat(options: argparse.Namespace) -> int:
     return 1
 
 
-async def _chat(prompt: str, options: argparse.Namespace) -> int:
+async def _chat(prompt: str, options: argparse.Namespace, screen: Screen) -> int:
     started = await _start() if options.start else False
     try:
-        return await _with_bridge(lambda peer, screen: _converse(peer, screen, prompt, options), options)
+        return await _with_bridge(lambda peer: _converse(peer, screen, prompt, options), screen)
     finally:
         if started and not options.keep:
             with anyio.CancelScope(shield=True):
@@ -76,9 +81,8 @@ async def _stop() -> None:
     await anyio.run_process(daemon_command("stop"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 
-async def _with_bridge(work: Callable[[Peer, Screen], Awaitable[int]], options: argparse.Namespace) -> int:
+async def _with_bridge(work: Callable[[Peer], Awaitable[int]], screen: Screen) -> int:
     """Run `work` with a spawned bridge at the other end, and end it."""
-    screen = Screen(quiet=options.json, switch=options.switch)
     command = [sys.executable, "-P", "-m", "acp_bridge", "acp"]
     async with await anyio.open_process(command, stderr=None) as process:
         assert process.stdin is not None
@@ -94,7 +98,7 @@ async def _with_bridge(work: Callable[[Peer, Screen], Awaitable[int]], options: 
             group.start_soon(peer.run)
             group.start_soon(_interrupts, peer, screen)
             group.start_soon(_reader_gone, peer, screen)
-            code = await work(peer, screen)
+            code = await work(peer)
             peer.close()
             group.cancel_scope.cancel()
         with anyio.move_on_after(END_LIMIT_S):
@@ -199,6 +203,13 @@ class Screen:
         print(f"{title}\nSwitch now? [y/N] ", end="", file=sys.stderr, flush=True)
         line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
         return SWITCH if line.strip().lower() in ("y", "yes") else DECLINE
+
+    def stop(self) -> None:
+        """The turn ended with an error: it is told on a line of its own."""
+        self._progress("")
+        if self._error is None and not self._quiet and self._text and not self._text[-1].endswith("\n"):
+            sys.stdout.write("\n")
+            sys.stdout.flush()
 
     def end(self, done: dict[str, Any]) -> None:
         """The counts and times of the turn: to standard error, or everything as JSON.

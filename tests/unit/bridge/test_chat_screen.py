@@ -41,4 +41,17 @@ def test_a_lost_reader_is_noticed_once_and_told_at_the_end(monkeypatch: pytest.M
     with pytest.raises(BrokenPipeError):
         screen.end({"stopReason": "cancelled"})
 
+    screen.stop()  # nothing more is written
+
     assert lost.writes == 1
+
+
+def test_an_error_after_half_an_answer_has_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen(quiet=False, switch=False)
+    screen.update(chunk("half of it"))
+    screen.stop()
+    assert capsys.readouterr().out == "half of it\n"
+
+    untouched = Screen(quiet=False, switch=False)
+    untouched.stop()
+    assert capsys.readouterr().out == ""
