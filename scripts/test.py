@@ -13,11 +13,13 @@ from pathlib import Path
 
 import editor
 from prepare import setup
-from steps import BIN, PYTHON, ROOT, StepFailed, fail, say, shown
+from steps import BIN, PYTHON, ROOT, StepFailed, beside, fail, say, shown
 
 REQUIRED = ("dev", "docs", "mcp", "openvino", "remote")
 OPTIONAL = ("editor", "llama")
 PLATFORMS = ("linux", "darwin", "win32")
+#: These run beside the others: most of a test is waiting for a lease, a process or a window.
+WHOLE = ("tests/e2e", "tests/windows")
 
 Step = tuple[str, list[str | Path]]
 
@@ -49,6 +51,19 @@ def _timed(name: str, command: list[str | Path], environ: dict[str, str] | None 
     return name, time.monotonic() - started, passed
 
 
+def _tests(arguments: list[str], environ: dict[str, str]) -> list[tuple[str, float, bool]]:
+    """Those that were asked for; all of them in two lanes."""
+    pytest: list[str | Path] = [PYTHON, "-m", "pytest", "-q"]
+    if arguments:
+        return [_timed("tests", [*pytest, *arguments], environ)]
+    parts = [*pytest, "tests", *(f"--ignore={folder}" for folder in WHOLE)]
+    # the two must not share what pytest remembers
+    whole = [*pytest, "-p", "no:cacheprovider", *WHOLE]
+    lanes = beside(parts, whole, log=ROOT / ".work" / "tests-whole.log", environ=environ)
+    names = ("tests of parts", "tests of the whole")
+    return [(name, seconds, code == 0) for name, (code, seconds) in zip(names, lanes, strict=True)]
+
+
 def _editor_ready() -> bool:
     try:
         editor.setup()
@@ -75,10 +90,10 @@ def main(arguments: list[str]) -> int:
         environ = {**os.environ, "MODELD_UNTESTED": ",".join(untested)}
         environ["PATH"] = f"{BIN}{os.pathsep}{environ.get('PATH', os.defpath)}"
         say("== tests")
-        durations.append(_timed("tests", [PYTHON, "-m", "pytest", "-q", *arguments], environ))
+        durations += _tests(arguments, environ)
     say("\n== durations")
     for name, seconds, passed in [*durations, ("all", time.monotonic() - started, all(d[2] for d in durations))]:
-        say(f"  {name:<16} {seconds:7.1f} s  {'' if passed else 'FAILED'}")
+        say(f"  {name:<18} {seconds:7.1f} s  {'' if passed else 'FAILED'}")
     if untested and not only_lint:
         say(f"\n*** NOT TESTED on this machine: {', '.join(untested)} (could not be installed, see above) ***")
     return 0 if all(passed for _, _, passed in durations) else 1

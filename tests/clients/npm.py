@@ -50,7 +50,11 @@ def node_modules(cache: Path = CACHE) -> Path:
         )
         if done.returncode != 0:
             raise RuntimeError(f"npm could not install the ACP clients:\n{done.stdout[-1000:]}{done.stderr[-2000:]}")
-        folder.rename(target)
+        try:
+            folder.rename(target)
+        except OSError:
+            if not target.is_dir():  # else another run was first
+                raise
     return target / "node_modules"
 
 
