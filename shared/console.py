@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -19,6 +20,7 @@ def command(name: str, work: Callable[[], int]) -> int:
     this the interpreter flushes while it ends, and prints the trouble as an ignored exception.
     """
     open_streams()
+    _forgiving()
     code = 0
     try:
         try:
@@ -50,6 +52,16 @@ def open_streams() -> None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+
+
+def _forgiving() -> None:
+    """A character that the terminal's encoding has not, or a byte that is no text, becomes `?` or its like.
+
+    Answers of models hold any character; a console of Windows or an old locale does not.
+    """
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _drop_output() -> None:

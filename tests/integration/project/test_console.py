@@ -63,3 +63,27 @@ def test_closed_streams_are_nowhere(command: tuple[str, ...], closed: str, envir
     )  # fmt: skip
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_character_that_the_terminal_cannot_show_is_no_error(environ: dict[str, str], tmp_path: Path) -> None:
+    folder = tmp_path / "日本 é"
+    folder.mkdir()
+    done = subprocess.run(
+        argv(("modeld", "library", "add", str(folder))),
+        env={**environ, "PYTHONIOENCODING": "ascii:strict", "XDG_CONFIG_HOME": str(tmp_path / "config")},
+        capture_output=True, text=True, check=False, timeout=50,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "?? ? is now among the model folders" in done.stdout
+
+
+def test_a_prompt_that_is_no_text_is_no_error(environ: dict[str, str]) -> None:
+    done = subprocess.run(
+        argv(("acp_bridge", "chat", "-")), input=b"\xff\xfe hello",
+        env={**environ, "PYTHONIOENCODING": "utf-8:strict"}, capture_output=True, check=False, timeout=50,
+    )  # fmt: skip
+
+    assert done.returncode == 1
+    assert done.stderr.decode().count("\n") == 1
+    assert b"modeld start" in done.stderr
