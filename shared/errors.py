@@ -228,7 +228,7 @@ class ContextOverflow(TurnError):
     kind = "context_overflow"
     code = -32021
     fields = ("context", "resident", "additional")
-    summary = "the prompt does not fit: {additional} tokens more than {resident} held, window {context}"
+    summary = "the prompt does not fit: {additional} tokens besides the {resident} held, in a window of {context}"
 
 
 class EngineFailed(TurnError):
