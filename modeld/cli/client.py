@@ -136,7 +136,7 @@ class Connection:
             answer = parse(received)
             if isinstance(answer, Error):
                 raise error_from_wire(received["error"])
-            return msgspec.convert(received["result"], result_type)
+            return _understood(method, received["result"], result_type)
 
     async def _next(self) -> dict[str, Any]:
         while not self._bodies:
@@ -147,6 +147,14 @@ class Connection:
             self._bodies += [body for body in self._framer.feed(data) if not isinstance(body, Oversized)]
         message: dict[str, Any] = json.loads(self._bodies.pop(0))
         return message
+
+
+def _understood(method: str, result: Any, result_type: type[T]) -> T:
+    try:
+        return msgspec.convert(result, result_type)
+    except msgspec.ValidationError as error:
+        hint = f"its answer to {method} cannot be understood ({error}); `modeld restart` makes both one version"
+        raise DaemonUnreachable(hint=hint, retryable=False) from error
 
 
 async def reach(root: DataRoot, settings: Settings) -> Connection:

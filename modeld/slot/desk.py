@@ -15,6 +15,7 @@ from modeld.slot.work import Stopped, Work
 from modeld.turn.queue import PRIORITY, Kind, Ticket, TurnQueue, Uses, fits
 from shared.errors import ModelBusy, ModeldError, ModelNotActive, ModelSwitchRequired, WaitTimeout
 from shared.protocol.api import Event, LoadConfig, OnBusy, Timings, TurnResult, Usage
+from shared.protocol.faults import RequestCancelled
 
 if TYPE_CHECKING:
     from modeld.slot.driver import Slot
@@ -331,7 +332,11 @@ class Desk:
             work.stop(by)
 
     def _finish_stopped(self, work: Work, reason: ModeldError | None) -> None:
-        self._end(work, reason or work.reason, self.stopped_result(work))
+        reason = reason or work.reason
+        if reason is None and work.ticket.kind != "turn":  # only a turn has a result that says "cancelled"
+            by = f" by {work.by}" if work.by else ""
+            reason = RequestCancelled(f"before the {work.ticket.kind} was done it was ended{by}")
+        self._end(work, reason, self.stopped_result(work))
 
     def stopped_result(self, work: Work) -> TurnResult:
         """What a caller gets whose work never reached the engine."""

@@ -23,10 +23,12 @@ from shared.errors import (
 )
 from shared.paths import DataRoot
 from shared.protocol import api
+from shared.protocol.faults import RequestCancelled
 
 pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(60)]
 
 MIB = 1 << 20
+STOP = api.ShutdownParams(drain_s=0.1)
 
 
 @pytest.fixture
@@ -152,6 +154,29 @@ async def test_a_load_whose_caller_has_gone_is_rolled_back(models: DataRoot) -> 
             await stays.until_state("Loading")
         await stays.until_state("Empty", seconds=5.0)
         assert modeld.workers() == []
+
+
+async def test_a_load_that_others_end_is_a_typed_error_for_its_caller(models: DataRoot) -> None:
+    async with scripted(models, load_s=30.0) as modeld, modeld.client("Zed") as zed, modeld.client("VS Code") as code:
+        failures: list[str] = []
+
+        async def load() -> None:
+            with pytest.raises(RequestCancelled) as caught:
+                await zed.load("a")
+            failures.append(caught.value.message)
+
+        for stops in (False, True):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(load)
+                await code.until_state("Loading")
+                if stops:
+                    await code.call("daemon/shutdown", STOP, api.Value)
+                else:
+                    await code.unload(on_busy="cancel")
+        assert failures == [
+            "before the load was done it was ended by VS Code",
+            "before the load was done it was ended by modeld, which is stopping",
+        ]
 
 
 async def test_a_load_nobody_waits_for_gives_way_at_once(models: DataRoot) -> None:
