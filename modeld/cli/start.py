@@ -94,9 +94,9 @@ def _engine_advice() -> str:
     """For a modeld that runs without an engine: whether one is there to be used, or none is installed."""
     from modeld.engine.backends import available
 
-    there = [one.backend for one in available() if one.importable]
-    if there:
-        return f"It runs without an engine: `modeld restart --backend {there[0]}` changes that."
+    backend = next((one.backend for one in available() if one.importable), None)
+    if backend is not None:
+        return f"It runs without an engine: `modeld restart --backend {backend}` changes that."
     return "No engine is installed: `pip install 'modeld[openvino]'`, then `modeld restart`."
 
 
