@@ -18,10 +18,14 @@ def main() -> None:
 
         serve = app.serve_acp if sys.argv[1] == "acp" else app.serve_lsp
         _leave(serve(source, output))
-    from acp_bridge.cli import run
-    from shared.console import command
+    try:
+        from acp_bridge.cli import run
+        from shared.console import command
 
-    sys.exit(command("acp-bridge", lambda: run(sys.argv[1:])))
+        code = command("acp-bridge", lambda: run(sys.argv[1:]))
+    except KeyboardInterrupt:  # also while the imports run
+        code = 130
+    sys.exit(code)
 
 
 #: An editor expects the process to be gone a second after it closed the pipe.

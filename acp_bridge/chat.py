@@ -22,7 +22,7 @@ from acp_bridge.acp.methods.session_prompt import META
 from acp_bridge.session.question import DECLINE, SWITCH
 from acp_bridge.session.turn import sole
 from shared.errors import ModeldError
-from shared.protocol.faults import BadAnswer, MethodNotFound, PeerGone
+from shared.protocol.faults import BadAnswer, InvalidParams, MethodNotFound, PeerGone
 from shared.protocol.framing import LineFramer
 from shared.protocol.message import Notification
 from shared.protocol.peer import Peer
@@ -31,6 +31,17 @@ from shared.settings import load_settings
 
 #: How long the bridge may take to end after its input was closed.
 END_LIMIT_S = 2.0
+
+
+def apart() -> dict[str, Any]:
+    """For a process that no key of the terminal reaches."""
+    if sys.platform == "win32":
+        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    return {"start_new_session": True}
+
+
+class Interrupted(Exception):
+    """Ctrl-C while no turn runs. A KeyboardInterrupt raised in a task would tear the event loop."""
 
 
 def chat(options: argparse.Namespace) -> int:
@@ -45,11 +56,12 @@ def chat(options: argparse.Namespace) -> int:
     except BaseException as raised:
         error = sole(raised)
     screen.stop()
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, (KeyboardInterrupt, Interrupted)):
         return 130
     if not isinstance(error, (ModeldError, PeerGone, BadAnswer)):
         raise error
-    print(f"acp-bridge: {getattr(error, 'message', error)}", file=sys.stderr)
+    told = error.reason if isinstance(error, InvalidParams) else getattr(error, "message", error)
+    print(f"acp-bridge: {told}", file=sys.stderr)
     return 1
 
 
@@ -84,7 +96,8 @@ async def _stop() -> None:
 async def _with_bridge(work: Callable[[Peer], Awaitable[int]], screen: Screen) -> int:
     """Run `work` with a spawned bridge at the other end, and end it."""
     command = [sys.executable, "-P", "-m", "acp_bridge", "acp"]
-    async with await anyio.open_process(command, stderr=None) as process:
+    # Ctrl-C goes to all that share the terminal: the bridge is kept out of it, it is told by `session/cancel`.
+    async with await anyio.open_process(command, stderr=None, **apart()) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         peer = Peer(
@@ -113,7 +126,7 @@ async def _interrupts(peer: Peer, screen: Screen) -> None:
     with anyio.open_signal_receiver(signal.SIGINT) as signals:
         async for _ in signals:
             if not screen.session:
-                raise KeyboardInterrupt
+                raise Interrupted
             peer.notify("session/cancel", {"sessionId": screen.session})
             screen.session = ""
 
@@ -238,8 +251,12 @@ def summary(numbers: dict[str, Any]) -> str:
         str(numbers.get("model", "")),
         f"{numbers.get('reused', 0) + numbers.get('prefilled', 0)} prompt tokens ({numbers.get('reused', 0)} reused)",
         f"{numbers.get('generated', 0)} generated",
+    ]
+    if not numbers.get("generated"):
+        return " · ".join(part for part in parts if part)
+    parts += [
         f"first token after {times.get('first_token_s', 0.0):.2f} s"
         + (f" (+ {waited:.1f} s of loading and waiting)" if waited >= 0.05 else ""),
-        f"{times.get('tokens_per_s', 0.0):.1f} tokens/s",
+        f"{times.get('tokens_per_s', 0.0):.1f} tokens/s" if numbers["generated"] > 1 else "",
     ]
     return " · ".join(part for part in parts if part)

@@ -6,7 +6,14 @@ import sys
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; its exit code."""
+    """Run one command; its exit code. A Ctrl-C while it is still being imported is told by the code alone."""
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(arguments: list[str] | None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     if given[:1] == ["serve"]:  # the start path: no other command's code
         from modeld.cli.serve import main as serve

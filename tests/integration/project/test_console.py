@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from acp_bridge.chat import apart
+
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="closed descriptors and /dev/full are POSIX")
 COMMANDS = [("modeld", "library"), ("modeld", "library", "--json"), ("modeld", "--help"), ("acp_bridge", "models")]
@@ -87,3 +89,31 @@ def test_a_prompt_that_is_no_text_is_no_error(environ: dict[str, str]) -> None:
     assert done.returncode == 1
     assert done.stderr.decode().count("\n") == 1
     assert b"modeld start" in done.stderr
+
+
+@POSIX
+@pytest.mark.parametrize("module", ["modeld.cli.app", "acp_bridge.cli"])
+def test_a_ctrl_c_while_a_command_is_being_imported_leaves_no_trace(module: str, environ: dict[str, str]) -> None:
+    package = module.partition(".")[0]
+    code = f"""
+import sys, runpy
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+sys.argv = [{package!r}, "library"]
+runpy.run_module({package!r}, run_name="__main__", alter_sys=True)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False, timeout=50
+    )
+
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+@POSIX
+def test_a_ctrl_c_in_the_terminal_does_not_reach_the_bridge_of_a_chat() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, **apart()) as bridge:
+        assert os.getpgid(bridge.pid) != os.getpgid(0)
+        bridge.communicate(b"\n", timeout=50)

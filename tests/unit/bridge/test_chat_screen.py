@@ -9,7 +9,7 @@ import sys
 import msgspec
 import pytest
 
-from acp_bridge.chat import Screen
+from acp_bridge.chat import Screen, summary
 from shared.protocol.message import Notification
 
 pytestmark = pytest.mark.unit
@@ -55,3 +55,11 @@ def test_an_error_after_half_an_answer_has_a_line_of_its_own(capsys: pytest.Capt
     untouched = Screen(quiet=False, switch=False)
     untouched.stop()
     assert capsys.readouterr().out == ""
+
+
+def test_a_speed_is_told_where_there_was_one() -> None:
+    numbers = {"model": "m", "prefilled": 5, "timings": {"first_token_s": 0.5, "tokens_per_s": 10320.6}}
+    assert summary({**numbers, "generated": 0}) == "m · 5 prompt tokens (0 reused) · 0 generated"
+    one = "m · 5 prompt tokens (0 reused) · 1 generated · first token after 0.50 s"
+    assert summary({**numbers, "generated": 1}) == one
+    assert summary({**numbers, "generated": 2}).endswith("10320.6 tokens/s")
