@@ -82,7 +82,7 @@ class Instance:
             await self.listener.rebind()
             log("the socket had gone from its folder and is bound anew")
         if rebound or not self.presence.intact():
-            if not self.presence.token_file.exists():
+            if not self.presence.token_intact():
                 self.token = self.presence.make_token()
             self.publish()
         self.presence.pulse()

@@ -45,11 +45,13 @@ class Presence:
         self._instance = instance
         self.token_file = root.instances / f"{instance}{TOKEN_SUFFIX}"
         self.record: PresenceRecord | None = None
+        self._token = b""
 
     def make_token(self) -> str:
         """A new secret in a 0600 file beside the record; give it to the server before publishing. Raises OSError."""
         token = os.urandom(TOKEN_BYTES).hex()
-        disk.replace(self.token_file, token.encode("ascii"), self._instance)
+        self._token = token.encode("ascii")
+        disk.replace(self.token_file, self._token, self._instance)
         return token
 
     def publish(self, record: PresenceRecord) -> None:
@@ -69,8 +71,12 @@ class Presence:
             return
 
     def intact(self) -> bool:
-        """Whether record and token are still on disk."""
-        return self._path.exists() and self.token_file.exists()
+        """Whether record and token are on disk as they were written: a damaged one hides a living instance too."""
+        return self.record is not None and _holds(self._path, encode(self.record)) and self.token_intact()
+
+    def token_intact(self) -> bool:
+        """Whether the token is on disk as it was written."""
+        return _holds(self.token_file, self._token)
 
     def withdraw(self, reason: str, at: float) -> None:
         """Mark the record as ended at wall second `at` and remove the token. Best effort: a leftover is swept."""
@@ -82,6 +88,13 @@ class Presence:
             self.publish(msgspec.structs.replace(self.record, ended=Ended(reason=reason, at=at)))
         except OSError:
             disk.unlink(self._path)
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    try:
+        return path.read_bytes() == content
+    except OSError:
+        return False
 
 
 def pulse_file(root: DataRoot, instance: str) -> Path:

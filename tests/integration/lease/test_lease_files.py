@@ -438,6 +438,19 @@ def test_an_instance_is_found_by_its_presence_with_its_secret_private(root: Data
     assert survey.problem == ""
 
 
+@pytest.mark.parametrize("damage", [b"garbage", b"", None])
+def test_a_damaged_or_missing_record_or_token_is_not_intact(root: DataRoot, damage: bytes | None) -> None:
+    one = published(root, "a")
+    assert one.intact()
+    for path in (root.instances / "a.json", one.token_file):
+        whole = path.read_bytes()
+        path.unlink() if damage is None else path.write_bytes(damage)
+        assert not one.intact()
+        assert one.token_intact() == (path != one.token_file)
+        path.write_bytes(whole)
+        assert one.intact()
+
+
 def test_an_instance_that_ended_says_so_to_bridges_born_later(root: DataRoot) -> None:
     one = published(root, "a", backend="llama")
     one.withdraw("stop", 500.0)
