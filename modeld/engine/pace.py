@@ -11,13 +11,14 @@ from __future__ import annotations
 #: One judgement (seconds of work), and the fewest tokens it may rest on.
 WINDOW_S = 0.25
 LEAST_TOKENS = 4
-#: The engine's own thread ran less of a window than this: somebody else had its processor.
-CONTENDED = 0.75
+#: The engine's own thread ran less than this of so many windows in a row: somebody else has its processor for good.
+CONTENDED = 0.6
+CONTENDED_WINDOWS = 2
 #: A step must be faster by this factor to be kept: less is noise.
 FASTER = 1.1
 #: After a step that was none: this long until the next is tried, doubled each time (seconds of work).
 PAUSE_S = 2.0
-MOST_PAUSE_S = 16.0
+MOST_PAUSE_S = 8.0
 
 
 class Pace:
@@ -31,6 +32,7 @@ class Pace:
         self._wall = self._cpu = 0.0
         self._elapsed = self._due = 0.0
         self._pause = PAUSE_S
+        self._contended = 0
         self._before: tuple[int, float] | None = None
 
     def begin(self, wall: float, cpu: float) -> None:
@@ -68,12 +70,15 @@ class Pace:
             self.threads = threads
             self._due = self._elapsed + self._pause
             self._pause = min(2 * self._pause, MOST_PAUSE_S)
-        elif self._elapsed >= self._due:
-            if share < CONTENDED and self.threads > 1:
+            return
+        self._contended = self._contended + 1 if share < CONTENDED else 0
+        if self._elapsed >= self._due:
+            if self._contended >= CONTENDED_WINDOWS and self.threads > 1:
                 self._try(self.threads // 2, rate)
             elif self.threads < self.full:
                 self._try(min(2 * self.threads, self.full), rate)
 
     def _try(self, threads: int, rate: float) -> None:
+        self._contended = 0
         self._before = (self.threads, rate)
         self.threads = threads

@@ -51,9 +51,9 @@ def test_a_quiet_machine_keeps_all_its_threads(full: int) -> None:
 
 def test_on_a_busy_machine_the_faster_number_is_found_and_kept() -> None:
     pace, clock = Pace(2), Clock()
-    assert clock.decode(pace, busy, 12)[-1] == 1
+    assert clock.decode(pace, busy, 16)[-1] == 1
     seen = clock.decode(pace, busy, 5000)
-    assert seen.count(2) / len(seen) < 0.02, "trials of more threads get rare"
+    assert seen.count(2) / len(seen) < 0.03, "trials of more threads get rare"
 
 
 def test_when_the_load_has_gone_all_threads_come_back() -> None:
@@ -91,7 +91,17 @@ def test_a_trial_ends_with_the_work_it_was_made_in() -> None:
     """A prefill computes more tokens a second than a decode: one is no measure for the other."""
     pace = Pace(2)
     pace.begin(0.0, 0.0)
-    assert pace.seen(8, 1.0, 0.3)
+    assert not pace.seen(8, 1.0, 0.3)
+    assert pace.seen(8, 2.0, 0.6)
     assert pace.threads == 1
-    pace.begin(1.0, 0.3)
+    pace.begin(2.0, 0.6)
     assert pace.threads == 2
+
+
+def test_one_bad_moment_changes_nothing() -> None:
+    pace = Pace(2)
+    pace.begin(0.0, 0.0)
+    cpu = 0.0
+    for number in range(1, 100):
+        cpu += 0.1 if number % 2 else 0.95
+        assert not pace.seen(100, float(number), cpu)
