@@ -20,6 +20,9 @@ OPTIONAL = ("editor", "llama")
 PLATFORMS = ("linux", "darwin", "win32")
 #: These run beside the others: most of a test is waiting for a lease, a process or a window.
 WHOLE = ("tests/e2e", "tests/windows")
+WORK = ROOT / ".work"
+#: pytest's exit codes
+PASSED, SOME_FAILED = 0, 1
 
 Step = tuple[str, list[str | Path]]
 
@@ -52,16 +55,24 @@ def _timed(name: str, command: list[str | Path], environ: dict[str, str] | None 
 
 
 def _tests(arguments: list[str], environ: dict[str, str]) -> list[tuple[str, float, bool]]:
-    """Those that were asked for; all of them in two lanes."""
+    """Those that were asked for; all of them in two lanes, and what failed there once more, alone."""
     pytest: list[str | Path] = [PYTHON, "-m", "pytest", "-q"]
     if arguments:
         return [_timed("tests", [*pytest, *arguments], environ)]
-    parts = [*pytest, "tests", *(f"--ignore={folder}" for folder in WHOLE)]
-    # the two must not share what pytest remembers
-    whole = [*pytest, "-p", "no:cacheprovider", *WHOLE]
-    lanes = beside(parts, whole, log=ROOT / ".work" / "tests-whole.log", environ=environ)
-    names = ("tests of parts", "tests of the whole")
-    return [(name, seconds, code == 0) for name, (code, seconds) in zip(names, lanes, strict=True)]
+    # what pytest remembers of a run is each lane's own
+    parts = [*pytest, "-o", f"cache_dir={WORK / 'parts'}", "tests", *(f"--ignore={folder}" for folder in WHOLE)]
+    whole = [*pytest, "-o", f"cache_dir={WORK / 'whole'}", *WHOLE]
+    lanes = beside(parts, whole, log=WORK / "tests-whole.log", environ=environ)
+    rows: list[tuple[str, float, bool]] = []
+    for name, command, (code, seconds) in zip(
+        ("tests of parts", "tests of the whole"), (parts, whole), lanes, strict=True
+    ):
+        rows.append((name, seconds, code in (PASSED, SOME_FAILED)))
+        if code == SOME_FAILED:
+            say(f"\n*** {name}: what failed beside the others runs once more, alone; twice is failed ***")
+            again = [*command, "--last-failed", "--last-failed-no-failures", "none"]
+            rows.append(_timed(f"{name}, again", again, environ))
+    return rows
 
 
 def _editor_ready() -> bool:
@@ -93,7 +104,7 @@ def main(arguments: list[str]) -> int:
         durations += _tests(arguments, environ)
     say("\n== durations")
     for name, seconds, passed in [*durations, ("all", time.monotonic() - started, all(d[2] for d in durations))]:
-        say(f"  {name:<18} {seconds:7.1f} s  {'' if passed else 'FAILED'}")
+        say(f"  {name:<26} {seconds:7.1f} s  {'' if passed else 'FAILED'}")
     if untested and not only_lint:
         say(f"\n*** NOT TESTED on this machine: {', '.join(untested)} (could not be installed, see above) ***")
     return 0 if all(passed for _, _, passed in durations) else 1
