@@ -164,8 +164,10 @@ class Daemon:
         if self._link is not None and not self._link.peer.closed.is_set():
             return self._link
         async with self._lock:
-            if self._link is not None and not self._link.peer.closed.is_set():
-                return self._link
+            if self._link is not None:
+                if not self._link.peer.closed.is_set():
+                    return self._link
+                self._lost(self._link)  # it may have ended before anybody watched it
             self._key = await anyio.to_thread.run_sync(self._dialler.change_key)
             self.detection = await anyio.to_thread.run_sync(self._dialler.detect)
             self.looked.set()

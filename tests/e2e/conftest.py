@@ -26,8 +26,11 @@ def models(smollm2: Path, gemma3: Path) -> str:
 
 @pytest.fixture
 def home(models: str) -> Iterator[Home]:
-    """A fresh user with both test models in a known folder; no daemon runs."""
-    with Home(MODELD_MODEL_FOLDERS=models) as fresh:
+    """A fresh user with both test models in a known folder; no daemon runs.
+
+    A small model may repeat itself until its turn is full: some hundred tokens are enough to be seen at work.
+    """
+    with Home(MODELD_MODEL_FOLDERS=models, MODELD_TURN_TOKENS="600") as fresh:
         yield fresh
 
 

