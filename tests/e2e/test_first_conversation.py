@@ -82,7 +82,7 @@ def test_cancel_ends_the_turn_and_the_next_one_works(engine: Home) -> None:
         editor.notify("session/cancel", {"sessionId": identity})
         assert editor.end_prompt(pending, 10).stop_reason == "cancelled"
         editor.notify("session/cancel", {"sessionId": identity})  # an idle cancel does not stick
-        assert editor.prompt(identity, CAPITAL).stop_reason == "end_turn"
+        assert editor.prompt(identity, CAPITAL).stop_reason in ("end_turn", "max_tokens")
         assert engine.status()["state"] == "Ready"
 
 

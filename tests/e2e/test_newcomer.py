@@ -101,7 +101,7 @@ def test_from_nothing_to_an_answer_in_zed(newcomer: Newcomer) -> None:
     assert written["theme"] == "One Dark"
     assert "// of course" in settings.read_text()
     turn = replay_zed(newcomer, written["agent_servers"]["modeld"])
-    assert turn.stop_reason in ("end_turn", "cancelled")
+    assert turn.stop_reason in ("end_turn", "cancelled", "max_tokens")
     assert turn.text.strip()
     assert turn.meta["modeld.turn"]["generated"] > 0, "a real model answered"
     assert "1 that can be served" in newcomer.types("acp-bridge doctor")

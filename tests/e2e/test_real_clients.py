@@ -110,7 +110,7 @@ async def test_official_python_sdk(home_up: Home) -> None:
         name = home_up.model("smollm2")
         await agent.set_config_option(session_id=session.session_id, config_id="model", value=name)
         answer = await agent.prompt(session_id=session.session_id, prompt=[acp.text_block(CAPITAL)])
-        assert answer.stop_reason == "end_turn"
+        assert answer.stop_reason in ("end_turn", "max_tokens")
         assert editor.text
     assert process.returncode == 0
     judge(home_up, log)
