@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from acp_bridge.lsp import wire
 from acp_bridge.lsp.messages import chat_messages, chat_tools, head_length, image_count
-from acp_bridge.lsp.progress import WorkDone, stage_text, turn_event
+from acp_bridge.lsp.shown import Shown
 from acp_bridge.lsp.window import Work
 from shared.protocol import api
 
 if TYPE_CHECKING:
     from acp_bridge.lsp.window import Window
-    from acp_bridge.session.face import Question
 
 
 async def handle(window: Window, params: wire.TurnParams) -> wire.TurnResult:
@@ -21,46 +20,22 @@ async def handle(window: Window, params: wire.TurnParams) -> wire.TurnResult:
     return await window.carry(work, lambda: _turn(window, params, work))
 
 
-class Shown:
-    """What the editor sees of one turn. Implements `acp_bridge.answers.Listener`."""
+class Answer(Shown):
+    """One turn; its text is kept for the result where the editor takes no stream."""
 
     def __init__(self, window: Window, params: wire.TurnParams, work: Work) -> None:
+        super().__init__(window, params, work, "Answering")
         self.text: list[str] = []
         self.reasoning: list[str] = []
-        self.done = WorkDone(window.protocol, params.work_done_token, "Answering")
-        self._window = window
-        self._token = params.partial_result_token
-        self._work = work
+        self._streamed = params.partial_result_token is not None
 
     def event(self, event: api.Event) -> None:
         """See Listener."""
-        if isinstance(event, api.TextDelta) and self._token is None:
+        if isinstance(event, api.TextDelta) and not self._streamed:
             self.text.append(event.text)
-        elif isinstance(event, api.ReasoningDelta) and self._token is None:
+        elif isinstance(event, api.ReasoningDelta) and not self._streamed:
             self.reasoning.append(event.text)
-        stage = stage_text(event)
-        if stage is not None:
-            self.done.report(*stage)
-        if isinstance(event, api.Loading):
-            self._window.loading(self._work, event)
-        self._stream(turn_event(event))
-
-    def waiting(self, text: str) -> None:
-        """See Listener."""
-        self.done.report(text)
-        self._stream(wire.WaitingEvent(text=text))
-
-    def notice(self, text: str) -> None:
-        """See Listener."""
-        self._stream(wire.NoticeEvent(text=text))
-
-    async def ask(self, question: Question) -> str | None:
-        """See Listener."""
-        return await self._window.consent(question, self._token)
-
-    def _stream(self, event: wire.TurnEvent | None) -> None:
-        if event is not None and self._token is not None and not self._work.answered:
-            self._window.stream(self._token, event)
+        super().event(event)
 
 
 async def _turn(window: Window, params: wire.TurnParams, work: Work) -> wire.TurnResult:
@@ -82,7 +57,7 @@ async def _turn(window: Window, params: wire.TurnParams, work: Work) -> wire.Tur
         always_switch=params.consent == "always" or (params.consent == "ask" and window.always_switch),
         trim=params.overflow == "trim",
     )
-    shown = Shown(window, params, work)
+    shown = Answer(window, params, work)
     try:
         answered = await answers.answer(request, shown, work.cancel)
     finally:
