@@ -116,7 +116,7 @@ def _stopped_turn(home: Home, editor: Bridge) -> float:
     session = _session(home, editor)
     pending = editor.begin_prompt(session, STORY)
     while sum(u["sessionUpdate"] == "agent_message_chunk" for _, u in pending.updates) < PIECES:
-        if pending.answered.wait(0.02):
+        if pending.answered.wait(0.1):
             break
     editor.notify("session/cancel", {"sessionId": session})
     turn = editor.end_prompt(pending)
