@@ -26,9 +26,16 @@ hypothesis.settings.load_profile("default")
 UNTESTED = tuple(name for name in os.environ.get("MODELD_UNTESTED", "").split(",") if name)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+#: For a test of many examples: it computes all the time, and beside others it gets a part of one processor.
+PROPERTY_SECONDS = 120
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Only what the set-up itself gave up is left out; anything else that is missing fails."""
     for item in items:
+        asked = item.get_closest_marker("timeout") is not None or config.getoption("timeout") is not None
+        if not asked and hypothesis.is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker(pytest.mark.timeout(PROPERTY_SECONDS))
         for name in UNTESTED:
             if item.get_closest_marker(name) is not None:
                 item.add_marker(pytest.mark.skip(reason=f"NOT TESTED: {name} could not be installed here"))

@@ -186,7 +186,5 @@ class SlotWorld(RuleBasedStateMachine):
         assert self.open_jobs == ({state.load.number} if state.load is not None else set())
 
 
-SlotWorld.TestCase.settings = settings(
-    max_examples=120, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
-)
+SlotWorld.TestCase.settings = settings(stateful_step_count=60, suppress_health_check=list(HealthCheck))
 test_the_slot_holds_under_faults = SlotWorld.TestCase
