@@ -39,7 +39,8 @@ R = TypeVar("R")
 REDIRECTS = 3
 #: A modeld that is there but does not answer is dialled again after this long, or when its records move.
 REDIAL_S = 5.0
-
+#: A connection ends a moment before its process does, and some daemons are back at once: the first looks come sooner.
+FIRST_LOOKS_S = (0.05, 0.1, 0.2)
 
 #: A turn that shows nothing for this long has its instance asked for a sign of life, within the same time.
 TURN_CHECK_S = 10.0
@@ -109,22 +110,25 @@ class Daemon:
         """Keep the connection until cancelled."""
         async with anyio.create_task_group() as group:
             self._group = group
+            soon: list[float] = []
             while True:
                 try:
                     link = await self.link()
                 except (DaemonError, ConnectionRefused):
-                    await self._away()
+                    await self._away(soon)
                 else:
                     await link.peer.closed.wait()
                     self._lost(link)
+                    soon = [pause for pause in FIRST_LOOKS_S if pause < self._settings.away_check]
 
-    async def _away(self) -> None:
-        """Until the records move, or a silent daemon deserves another try."""
+    async def _away(self, soon: list[float]) -> None:
+        """Until the records move, or a silent daemon deserves another try. `soon`: the first pauses, used up."""
         key = self._key
         waited = 0.0
         while waited < REDIAL_S or self.detection.state not in ("running", "unreachable"):
-            await anyio.sleep(self._settings.away_check)
-            waited += self._settings.away_check
+            pause = soon.pop(0) if soon else self._settings.away_check
+            await anyio.sleep(pause)
+            waited += pause
             if self._link is not None:
                 return
             moved, after = await anyio.to_thread.run_sync(self._look)
@@ -273,11 +277,16 @@ class Daemon:
                     raise
             except PeerGone as error:
                 self._lost(link)
-                raise DaemonRestarting(hint=str(error), retryable=True) from error
+                raise await self._broken_off(error) from error
             except BadAnswer as error:
                 raise DaemonUnreachable(hint=str(error), retryable=False) from error
             await cancel.race(lambda: anyio.sleep(self._settings.away_check / 5))
         raise DaemonRestarting(hint="the owner keeps changing", retryable=True)
+
+    async def _broken_off(self, error: PeerGone) -> DaemonRestarting:
+        """Why a connection ended in the middle of a turn, as far as the records tell it."""
+        found = (await anyio.to_thread.run_sync(self._dialler.detect)).error(str(error))
+        return found if isinstance(found, DaemonRestarting) else DaemonRestarting(hint=str(error), retryable=True)
 
     async def _proven_link(self) -> Link:
         """A connection whose other end answers now: a frozen owner may have been replaced while nobody called it."""
@@ -359,5 +368,5 @@ class Daemon:
                 if not error.retryable or self._clock.awake() >= deadline:
                     raise
                 silent = isinstance(error, DaemonUnreachable)
-                on_wait(f"Waiting for modeld, which {'does not answer' if silent else 'is restarting'}")
+                on_wait(f"Waiting for modeld, which {'does not answer' if silent else self.detection.doing}")
                 await cancel.race(lambda: anyio.sleep(self._settings.away_check / 5))

@@ -59,3 +59,33 @@ async def test_behind_a_connection_that_ended_unwatched_the_next_modeld_is_found
                 await links[-1].peer.closed.wait()
         assert links[0] is not links[1]
         group.cancel_scope.cancel()
+
+
+async def test_the_first_looks_behind_a_lost_connection_come_soon(bench: Bench) -> None:
+    """The connection of a killed modeld ends before its process has: what the records say changes a moment later."""
+    asleep = Settings(away_check=3600.0)
+    daemon = Daemon(bench.records.dialler(), asleep, SystemClock(), lambda: api.ClientInfo(name="tester", pid=1))
+    seen: list[str] = []
+    told = anyio.Event()
+
+    def changed() -> None:
+        seen.append(daemon.detection.state)
+        if seen[-1] == "restarting":
+            told.set()
+
+    daemon.on_change(changed)
+    async with anyio.create_task_group() as group:
+        async with running(bench) as modeld:
+            group.start_soon(daemon.run)
+            while not daemon.connected:
+                await anyio.sleep(0)
+            seen.clear()
+            bench.records.detection = Detection(state="running")  # its process still stands there
+            modeld.close()
+            while len(seen) < 2:  # it is lost, and nobody answers
+                await anyio.sleep(0)
+            assert seen == ["running", "running"]
+        bench.records.detection = Detection(state="restarting", last_seen=0.0)
+        with anyio.fail_after(10):
+            await told.wait()
+        group.cancel_scope.cancel()
