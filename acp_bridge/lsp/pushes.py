@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from shared.protocol import api
 
 
+#: A turn changes its model's state twice at least: what changes at once is listed and told once.
+MODELS_PAUSE_S = 0.1
+
+
 class Pushes:
     """Watches the core for one window. `run` sends the lists of models; the rest goes out as it comes."""
 
@@ -46,6 +50,7 @@ class Pushes:
         """Until cancelled."""
         while True:
             await self._moved.wait()
+            await anyio.sleep(MODELS_PAUSE_S)
             self._moved = anyio.Event()
             models = await listing(self._window, self._core)
             if self._models is None or _differs(models, self._models):

@@ -112,15 +112,17 @@ export class Conversation {
   }
 }
 
-/** One event of a running turn. True when something other than the flowing text changed. */
+/** One event of a running turn. True when something other than the flowing text changed; text ends the stage by itself. */
 export function apply(turn: Turn, event: TurnEvent): boolean {
   switch (event.type) {
     case 'text':
       turn.answer += event.text;
-      return settle(turn);
+      turn.stage = '';
+      return false;
     case 'reasoning':
       turn.thoughts += event.text;
-      return settle(turn);
+      turn.stage = '';
+      return false;
     case 'notice':
       turn.notices.push(event.text);
       return true;
@@ -133,12 +135,6 @@ export function apply(turn: Turn, event: TurnEvent): boolean {
       return changed;
     }
   }
-}
-
-function settle(turn: Turn): boolean {
-  const changed = turn.stage !== '';
-  turn.stage = '';
-  return changed;
 }
 
 /** The turn ended in order. */

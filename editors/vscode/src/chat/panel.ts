@@ -4,7 +4,7 @@ import * as vscode from 'vscode';
 import type { Bridge } from '../bridge/bridge.ts';
 import { failureOf } from '../bridge/failures.ts';
 import type { Library } from '../models/library.ts';
-import { Pacer, realTiming } from '../models/pacing.ts';
+import { Later, Pacer, realTiming } from '../models/pacing.ts';
 import type { Proposals } from './proposals.ts';
 import { apply, Conversation, fail, finish, type Target, type Turn } from './conversation.ts';
 import { page } from './html.ts';
@@ -16,6 +16,8 @@ export const PANEL = 'modeld.chat';
 const KEPT = 'modeld.conversation';
 /** Turns that are kept between windows. */
 const KEPT_TURNS = 50;
+/** A stage that is over sooner is not shown, in milliseconds: it would only hold up the text behind it. */
+const STAGE_MS = 120;
 
 /** A question that a command asks in the panel. */
 export interface Prepared {
@@ -36,6 +38,7 @@ export class ChatPanel implements vscode.WebviewViewProvider, vscode.Disposable 
   private cancel: vscode.CancellationTokenSource | undefined;
   private pacer: Pacer<'text' | 'reasoning'> | undefined;
   private ending: Promise<void> = Promise.resolve();
+  private readonly shown = new Map<ToPanel['type'], string>();
 
   constructor(bridge: Bridge, library: Library, proposals: Proposals, context: vscode.ExtensionContext) {
     this.bridge = bridge;
@@ -46,12 +49,11 @@ export class ChatPanel implements vscode.WebviewViewProvider, vscode.Disposable 
     this.conversation = new Conversation(this.memory.get<Turn[]>(KEPT, []));
     this.watches = [
       vscode.window.registerWebviewViewProvider(PANEL, this),
-      library.onChange(() => this.post({ type: 'chip', chip: this.chip() })),
-      library.onPick(() => this.post({ type: 'chip', chip: this.chip() })),
-      bridge.onState(() => this.post({ type: 'chip', chip: this.chip() })),
-      bridge.onStatus(() => this.post({ type: 'chip', chip: this.chip() })),
-      vscode.window.onDidChangeTextEditorSelection(() => this.post({ type: 'selection', selection: this.selection() })),
-      vscode.window.onDidChangeActiveTextEditor(() => this.post({ type: 'selection', selection: this.selection() })),
+      ...[library.onChange, library.onPick, bridge.onState].map((event) =>
+        (event as vscode.Event<unknown>)(() => this.postNew({ type: 'chip', chip: this.chip() })),
+      ),
+      vscode.window.onDidChangeTextEditorSelection(() => this.postNew({ type: 'selection', selection: this.selection() })),
+      vscode.window.onDidChangeActiveTextEditor(() => this.postNew({ type: 'selection', selection: this.selection() })),
     ];
   }
 
@@ -85,6 +87,10 @@ export class ChatPanel implements vscode.WebviewViewProvider, vscode.Disposable 
   /** Ask something in the panel. A turn that still runs is ended first. */
   async ask(prepared: Prepared): Promise<void> {
     await vscode.commands.executeCommand(`${PANEL}.focus`);
+    await this.question(prepared);
+  }
+
+  private async question(prepared: Prepared): Promise<void> {
     await this.stop();
     const turn = this.conversation.ask(
       prepared.question,
@@ -109,7 +115,7 @@ export class ChatPanel implements vscode.WebviewViewProvider, vscode.Disposable 
       case 'ask': {
         const code = message.attach ? selectedCode() : undefined;
         const target = code?.target;
-        await this.ask({ question: message.text, attachment: code?.text ?? '', ...(target && { target }) });
+        await this.question({ question: message.text, attachment: code?.text ?? '', ...(target && { target }) });
         return;
       }
       case 'stop':
@@ -167,6 +173,8 @@ export class ChatPanel implements vscode.WebviewViewProvider, vscode.Disposable 
       realTiming,
     );
     this.pacer = pacer;
+    // the text flows by itself
+    const stage = new Later(() => this.tell(turn, { type: 'turn', turn: { ...turn, answer: '', thoughts: '' } }), realTiming, STAGE_MS);
     try {
       const messages = this.conversation.messages();
       const params = { model: turn.model, messages, overflow: 'trim' as const, conversation: 'panel' };
@@ -174,9 +182,8 @@ export class ChatPanel implements vscode.WebviewViewProvider, vscode.Disposable 
         params,
         (event) => {
           if (apply(turn, event)) {
-            this.tell(turn, { type: 'turn', turn: { ...turn, answer: '', thoughts: '' } }); // the text flows by itself
-          }
-          if (event.type === 'text' || event.type === 'reasoning') {
+            stage.soon();
+          } else if (event.type === 'text' || event.type === 'reasoning') {
             pacer.push(event.type, event.text);
           }
         },
@@ -187,6 +194,7 @@ export class ChatPanel implements vscode.WebviewViewProvider, vscode.Disposable 
       const failure = failureOf(error);
       fail(turn, failure.message, cancel.token.isCancellationRequested ? 'cancelled' : failure.kind);
     } finally {
+      stage.forget();
       pacer.flush();
       this.pacer = undefined;
       this.cancel = undefined;
@@ -208,6 +216,7 @@ export class ChatPanel implements vscode.WebviewViewProvider, vscode.Disposable 
   }
 
   private everything(): ToPanel {
+    this.shown.clear();
     return {
       type: 'everything',
       turns: this.conversation.turns,
@@ -227,6 +236,15 @@ export class ChatPanel implements vscode.WebviewViewProvider, vscode.Disposable 
   private selection(): Attachment | null {
     const editor = vscode.window.activeTextEditor;
     return editor === undefined || editor.selection.isEmpty ? null : { label: codeAt(editor).label };
+  }
+
+  /** What the page shows already is not sent again. */
+  private postNew(message: ToPanel & { type: 'chip' | 'selection' }): void {
+    const text = JSON.stringify(message);
+    if (this.shown.get(message.type) !== text) {
+      this.shown.set(message.type, text);
+      this.post(message);
+    }
   }
 
   private post(message: ToPanel): void {

@@ -6,10 +6,13 @@ import { failureOf } from '../bridge/failures.ts';
 import type { Models } from '../wire.ts';
 import { GRACE_MS, HeldModels, type Kept } from './held.ts';
 import { decoration, information } from './information.ts';
+import { Later, realTiming } from './pacing.ts';
 
 /** Where the list is kept between windows; picks differ by workspace, so the list does too. */
 const KEPT = 'modeld.models';
 const WAITING = 'waiting for modeld';
+/** The list is written down this long after a change, in milliseconds: a turn changes states twice. */
+const KEEP_MS = 500;
 
 export class Library implements vscode.Disposable {
   readonly held: HeldModels;
@@ -18,6 +21,7 @@ export class Library implements vscode.Disposable {
   private readonly emitter = new vscode.EventEmitter<void>();
   private readonly picks = new vscode.EventEmitter<string>();
   private readonly watches: vscode.Disposable[];
+  private readonly keeping = new Later(() => void this.memory.update(KEPT, this.held.kept), realTiming, KEEP_MS);
   private fingerprint: string;
   private grace: NodeJS.Timeout | undefined;
   /** Something shown of the models changed. */
@@ -54,6 +58,7 @@ export class Library implements vscode.Disposable {
 
   dispose(): void {
     clearTimeout(this.grace);
+    this.keeping.forget();
     vscode.Disposable.from(...this.watches, this.emitter, this.picks).dispose();
   }
 
@@ -64,7 +69,7 @@ export class Library implements vscode.Disposable {
     if (this.held.picked !== before) {
       this.picks.fire(this.held.picked);
     }
-    void this.memory.update(KEPT, this.held.kept);
+    this.keeping.soon();
   }
 
   private follow(state: BridgeState): void {

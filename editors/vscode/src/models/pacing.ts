@@ -69,6 +69,34 @@ export class Pacer<Kind extends string> {
   }
 }
 
+/** Work that is put off and done once, however often it was asked for meanwhile. */
+export class Later {
+  private forgetting: (() => void) | undefined;
+  private readonly work: () => void;
+  private readonly timing: Timing;
+  private readonly wait: number;
+
+  constructor(work: () => void, timing: Timing, wait: number) {
+    this.work = work;
+    this.timing = timing;
+    this.wait = wait;
+  }
+
+  /** Do it `wait` milliseconds after the first of these calls. */
+  soon(): void {
+    this.forgetting ??= this.timing.after(this.wait, () => {
+      this.forgetting = undefined;
+      this.work();
+    });
+  }
+
+  /** Do not do it after all. */
+  forget(): void {
+    this.forgetting?.();
+    this.forgetting = undefined;
+  }
+}
+
 /** The real clock. */
 export const realTiming: Timing = {
   now: () => performance.now(),

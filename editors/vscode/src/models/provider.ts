@@ -9,12 +9,14 @@ import { NOTHING } from './held.ts';
 import { decoration, information } from './information.ts';
 import type { Library } from './library.ts';
 import { messagesFrom, textOf, toolsFrom } from './messages.ts';
-import { Pacer, realTiming } from './pacing.ts';
+import { Later, Pacer, realTiming } from './pacing.ts';
 
 type Progress = vscode.Progress<vscode.LanguageModelResponsePart>;
 
 /** The editor's name of our group; never changes, since picks are kept under it. */
 export const VENDOR = 'modeld';
+/** The editor asks for the whole list at each change: what changes at once is told once, this many milliseconds later. */
+const TELL_MS = 150;
 
 export class ModelProvider implements vscode.LanguageModelChatProvider {
   private readonly bridge: Bridge;
@@ -23,6 +25,7 @@ export class ModelProvider implements vscode.LanguageModelChatProvider {
   private readonly changed = new vscode.EventEmitter<void>();
   /** Whether the editor takes thoughts from us; learnt from its first refusal. */
   private thoughts = thinkingPart() !== undefined;
+  private readonly telling = new Later(() => this.changed.fire(), realTiming, TELL_MS);
   readonly onDidChangeLanguageModelChatInformation = this.changed.event;
 
   constructor(bridge: Bridge, library: Library) {
@@ -31,10 +34,15 @@ export class ModelProvider implements vscode.LanguageModelChatProvider {
     this.counts = new TokenCounts((model, text) => bridge.request('modeld/count', { model, text }), realTiming);
   }
 
-  /** The list changed in something that is shown, or was never asked for. */
+  /** The list was never asked for. */
   announce(): void {
-    this.counts.trust();
     this.changed.fire();
+  }
+
+  /** The list changed in something that is shown. */
+  update(): void {
+    this.counts.trust();
+    this.telling.soon();
   }
 
   provideLanguageModelChatInformation(): vscode.LanguageModelChatInformation[] {

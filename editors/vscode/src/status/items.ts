@@ -2,6 +2,7 @@
 import * as vscode from 'vscode';
 import type { Bridge } from '../bridge/bridge.ts';
 import type { Library } from '../models/library.ts';
+import { Later, realTiming } from '../models/pacing.ts';
 import { settings } from '../settings.ts';
 import type { Status } from '../wire.ts';
 import { shown, type Shown } from './text.ts';
@@ -12,12 +13,16 @@ const SEVERITIES = {
   error: vscode.LanguageStatusSeverity.Error,
 };
 
+/** The stages of a turn follow each other faster than anybody reads, in milliseconds. */
+const SHOW_MS = 60;
+
 export class StatusItems implements vscode.Disposable {
   private readonly bridge: Bridge;
   private readonly library: Library;
   private readonly bar = vscode.window.createStatusBarItem('modeld.status', vscode.StatusBarAlignment.Right, 90);
   private readonly language = vscode.languages.createLanguageStatusItem('modeld.status', '*');
   private readonly watches: vscode.Disposable[];
+  private readonly showing = new Later(() => this.show(), realTiming, SHOW_MS);
   /** The latest status, undefined while the bridge is away. */
   status: Status | undefined;
 
@@ -35,7 +40,7 @@ export class StatusItems implements vscode.Disposable {
           this.learn(undefined);
         }
       }),
-      library.onPick(() => this.show()),
+      library.onPick(() => this.showing.soon()),
       vscode.workspace.onDidChangeConfiguration((change) => {
         if (change.affectsConfiguration('modeld.statusBar')) {
           this.show();
@@ -46,6 +51,7 @@ export class StatusItems implements vscode.Disposable {
   }
 
   dispose(): void {
+    this.showing.forget();
     vscode.Disposable.from(this.bar, this.language, ...this.watches).dispose();
   }
 
@@ -59,7 +65,7 @@ export class StatusItems implements vscode.Disposable {
 
   private learn(status: Status | undefined): void {
     this.status = status;
-    this.show();
+    this.showing.soon();
   }
 
   private show(): void {

@@ -35,8 +35,9 @@ export class TurnView {
     this.update(turn);
   }
 
-  /** More text. */
+  /** More text; whatever was waited for is over. */
   append(kind: 'text' | 'reasoning', text: string): void {
+    this.stage.hidden = true;
     if (kind === 'text') {
       this.answer.append(text);
     } else {

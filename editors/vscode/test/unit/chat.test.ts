@@ -73,7 +73,7 @@ test('stages are told in words, and go when text flows', () => {
   assert.ok(!apply(turn, { type: 'loading', model: 'qwen', fraction: 0.42, unloads: 'beta' }));
   apply(turn, { type: 'queued', position: 2, ahead: ['Zed', 'Cursor'] });
   assert.match(turn.stage, /Place 2 in the queue, behind Zed and Cursor/);
-  assert.ok(apply(turn, { type: 'text', text: 'x' }));
+  assert.ok(!apply(turn, { type: 'text', text: 'x' }), 'the text itself says that the stage is over');
   assert.equal(turn.stage, '');
 });
 

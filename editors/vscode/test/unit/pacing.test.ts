@@ -1,7 +1,7 @@
 /** Reports are paced: the first at once, the next joined. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { PACE_MS, Pacer } from '../../src/models/pacing.ts';
+import { Later, PACE_MS, Pacer } from '../../src/models/pacing.ts';
 import { Clock } from './clock.ts';
 
 function paced(): { clock: Clock; pacer: Pacer<'text' | 'reasoning'>; seen: [number, string, string][] } {
@@ -52,4 +52,20 @@ test('a flush leaves no timer, and the next piece after a pause goes out at once
   clock.pass(1000);
   pacer.push('text', 'c');
   assert.deepEqual(seen.at(-1), [1000, 'text', 'c']);
+});
+
+test('what is put off is done once, also when it is asked for again meanwhile', () => {
+  const clock = new Clock();
+  const done: number[] = [];
+  const later = new Later(() => done.push(clock.time), clock, 100);
+  later.soon();
+  clock.pass(60);
+  later.soon();
+  clock.pass(40);
+  assert.deepEqual(done, [100]);
+  later.soon();
+  later.forget();
+  clock.pass(200);
+  assert.deepEqual(done, [100]);
+  assert.equal(clock.armed, 0);
 });
