@@ -668,7 +668,7 @@ class ActionTarget(Told, kw_only=True):
     """The one argument of a code action's command. Lines and characters as LSP counts them, from 0.
 
     The editor's side runs the command (an `ActionCommand`): it shows what would change before it changes text.
-    `problems` are the messages of the diagnostics that the action is about.
+    `problems` are the diagnostics that the action is about, each with its line as people count it.
     """
 
     uri: str

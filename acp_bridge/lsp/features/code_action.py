@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: More of a document's problems than this do not help a small model.
 PROBLEMS_MOST = 10
+#: A hint or an information is no fault; without a severity the editor leaves it to us.
+WORTH = (None, types.DiagnosticSeverity.Error, types.DiagnosticSeverity.Warning)
 KINDS = (types.CodeActionKind.QuickFix, types.CodeActionKind.RefactorRewrite)
 
 
@@ -24,7 +26,7 @@ def actions(window: Window, params: types.CodeActionParams) -> list[types.CodeAc
     core = window.core_now
     if core is None or not (core.models.rows or core.models.remotes):
         return []
-    problems = list(params.context.diagnostics)[:PROBLEMS_MOST]
+    problems = [problem for problem in params.context.diagnostics if problem.severity in WORTH][:PROBLEMS_MOST]
     found: list[types.CodeAction] = []
     if problems:
         found.append(_action("Fix with a local model", "modeld.fix", types.CodeActionKind.QuickFix, params, problems))
@@ -53,16 +55,19 @@ def _action(
     params: types.CodeActionParams,
     problems: list[types.Diagnostic],
 ) -> types.CodeAction:
-    target = wire.ActionTarget(
-        uri=params.text_document.uri,
-        start_line=params.range.start.line,
-        start_character=params.range.start.character,
-        end_line=params.range.end.line,
-        end_character=params.range.end.character,
-        problems=[problem.message for problem in problems],
-    )
     import msgspec
 
+    spans = [params.range, *(problem.range for problem in problems)]
+    start = min((span.start.line, span.start.character) for span in spans)
+    end = max((span.end.line, span.end.character) for span in spans)
+    target = wire.ActionTarget(
+        uri=params.text_document.uri,
+        start_line=start[0],
+        start_character=start[1],
+        end_line=end[0],
+        end_character=end[1],
+        problems=[f"line {problem.range.start.line + 1}: {problem.message}" for problem in problems],
+    )
     return types.CodeAction(
         title=title,
         kind=kind,

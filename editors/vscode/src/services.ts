@@ -45,7 +45,7 @@ export function makeServices(context: vscode.ExtensionContext): Services {
   context.subscriptions.push(
     log,
     vscode.lm.registerLanguageModelChatProvider(VENDOR, provider),
-    library.onChange(() => provider.announce()),
+    library.onChange(() => provider.update()),
     registerParticipant(bridge, library, new vscode.ThemeIcon('server-process')),
     items,
     proposals,
@@ -88,7 +88,7 @@ function makeBridge(
     folder: context.extensionPath,
     environment,
     find: () => findInterpreter(context.extensionPath, environment()),
-    options: () => ({ wire: WIRE, workspace: vscode.workspace.name ?? '', inlineCompletion: true, codeActions: false }),
+    options: () => ({ wire: WIRE, workspace: vscode.workspace.name ?? '' }),
     middleware: inlineMiddleware(() => bridge, status),
     // A bundle of its own, so that activation does not pay for the language client.
     language: () => require('./language.js') as typeof import('./bridge/language.ts'),

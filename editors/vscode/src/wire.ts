@@ -601,7 +601,7 @@ export interface Notice {
  * The one argument of a code action's command. Lines and characters as LSP counts them, from 0.
  *
  * The editor's side runs the command (an `ActionCommand`): it shows what would change before it changes text.
- * `problems` are the messages of the diagnostics that the action is about.
+ * `problems` are the diagnostics that the action is about, each with its line as people count it.
  */
 export interface ActionTarget {
   uri: string;
@@ -642,6 +642,7 @@ export const ERROR_CODES = {
   no_available_model: -32023,
   no_satisfactory_model: -32024,
   not_owner: -32017,
+  picture_unusable: -32049,
   protocol_unsupported: -32031,
   queue_full: -32028,
   root_unusable: -32037,

@@ -56,12 +56,24 @@ async def test_problems_and_selections_have_their_commands(bench: Bench) -> None
                 "startCharacter": 0,
                 "endLine": 4,
                 "endCharacter": 0,
-                "problems": ["`thing` is not defined"],
+                "problems": ["line 3: `thing` is not defined"],
             }
         ]
         assert found[0]["diagnostics"] == [PROBLEM]
         assert await actions(editor, CURSOR) == []
         assert len(await actions(editor, CURSOR, diagnostics=[PROBLEM])) == 2
+
+
+async def test_an_action_is_about_the_whole_of_its_problems_and_a_hint_is_none(bench: Bench) -> None:
+    hint = {**PROBLEM, "severity": 4, "message": "could be shorter"}
+    async with window(bench) as editor:
+        await editor.request("modeld/models")
+        (fix, _) = await actions(editor, CURSOR, diagnostics=[PROBLEM, hint])
+        (target,) = fix["command"]["arguments"]
+        assert (target["startLine"], target["startCharacter"]) == (2, 4)
+        assert (target["endLine"], target["endCharacter"]) == (2, 9)
+        assert target["problems"] == ["line 3: `thing` is not defined"]
+        assert await actions(editor, CURSOR, diagnostics=[hint]) == []
 
 
 async def test_only_what_is_wanted(bench: Bench) -> None:

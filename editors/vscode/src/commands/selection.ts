@@ -1,44 +1,61 @@
-/** Explain, fix, document and test what is selected; also as code actions on what the editor complains about. */
+/** Explain, fix, document and test what is selected, or what a code action of the bridge is about. */
 import * as vscode from 'vscode';
 import type { ChatPanel } from '../chat/panel.ts';
 import { codeIn } from '../chat/code.ts';
+import type { ActionCommand, ActionTarget } from '../wire.ts';
 import { fixQuestion, promptFor, type Task } from './prompts.ts';
 
-/** Registers the commands and the code actions. */
+const TASKS: Readonly<Record<ActionCommand, Task>> = {
+  'modeld.explain': 'explain',
+  'modeld.fix': 'fix',
+  'modeld.document': 'document',
+  'modeld.tests': 'tests',
+};
+
+/** Registers the commands. The bridge's code actions run them with what they are about. */
 export function registerSelectionCommands(panel: ChatPanel): vscode.Disposable {
-  const ask = (task: Task) => async (): Promise<void> => {
-    const editor = vscode.window.activeTextEditor;
-    if (editor === undefined) {
-      await vscode.window.showInformationMessage('Open a file and select some code first.');
-      return;
-    }
-    const range = await rangeOf(editor.document, editor.selection);
-    await askAbout(panel, task, editor.document, range);
-  };
-  const fixAt = async (uri: vscode.Uri, range: vscode.Range): Promise<void> => {
-    const document = await vscode.workspace.openTextDocument(uri);
-    await askAbout(panel, 'fix', document, range);
-  };
   return vscode.Disposable.from(
-    vscode.commands.registerCommand('modeld.explain', ask('explain')),
-    vscode.commands.registerCommand('modeld.fix', ask('fix')),
-    vscode.commands.registerCommand('modeld.document', ask('document')),
-    vscode.commands.registerCommand('modeld.tests', ask('tests')),
-    vscode.commands.registerCommand('modeld.fixAt', fixAt),
-    vscode.languages.registerCodeActionsProvider(
-      [{ scheme: 'file' }, { scheme: 'untitled' }],
-      { provideCodeActions },
-      { providedCodeActionKinds: [vscode.CodeActionKind.QuickFix] },
+    ...Object.entries(TASKS).map(([command, task]) =>
+      vscode.commands.registerCommand(command, (target?: Partial<ActionTarget>) => ask(panel, task, target)),
     ),
   );
 }
 
-async function askAbout(panel: ChatPanel, task: Task, document: vscode.TextDocument, range: vscode.Range): Promise<void> {
+async function ask(panel: ChatPanel, task: Task, target: Partial<ActionTarget> | undefined): Promise<void> {
+  const about = isTarget(target) ? await targeted(target) : await selected();
+  if (about === undefined) {
+    await vscode.window.showInformationMessage('Open a file and select some code first.');
+    return;
+  }
+  const { document, range } = about;
   const code = codeIn(document, range);
-  const problems = task === 'fix' ? problemsIn(document.uri, range) : [];
+  const problems = about.problems ?? problemsIn(document.uri, range);
   const question = task === 'fix' ? fixQuestion(problems) : promptFor(task, '');
   // Tests are a new file; the other answers belong where the code stands.
   await panel.ask({ question, attachment: code.text, ...(task !== 'tests' && { target: code.target }) });
+}
+
+interface About {
+  document: vscode.TextDocument;
+  range: vscode.Range;
+  problems?: string[];
+}
+
+/** The editor's menus hand their own first argument to a command. */
+function isTarget(target: Partial<ActionTarget> | undefined): target is ActionTarget {
+  return typeof target?.uri === 'string' && typeof target.startLine === 'number';
+}
+
+async function targeted(target: ActionTarget): Promise<About> {
+  const document = await vscode.workspace.openTextDocument(vscode.Uri.parse(target.uri));
+  const { startLine, startCharacter, endLine, endCharacter, problems } = target;
+  const range = document.validateRange(new vscode.Range(startLine, startCharacter, endLine, endCharacter));
+  return { document, range, ...(problems.length > 0 && { problems }) };
+}
+
+async function selected(): Promise<About | undefined> {
+  const editor = vscode.window.activeTextEditor;
+  return editor && { document: editor.document, range: await rangeOf(editor.document, editor.selection) };
 }
 
 /** The selection, else the symbol around the cursor, else the file. */
@@ -67,20 +84,4 @@ function problemsIn(uri: vscode.Uri, range: vscode.Range): string[] {
     .getDiagnostics(uri)
     .filter((diagnostic) => diagnostic.range.intersection(range) !== undefined)
     .map((diagnostic) => `line ${diagnostic.range.start.line + 1}: ${diagnostic.message}`);
-}
-
-function provideCodeActions(
-  document: vscode.TextDocument,
-  range: vscode.Range | vscode.Selection,
-  context: vscode.CodeActionContext,
-): vscode.CodeAction[] {
-  const worth = context.diagnostics.filter((diagnostic) => diagnostic.severity <= vscode.DiagnosticSeverity.Warning);
-  if (worth.length === 0) {
-    return [];
-  }
-  const action = new vscode.CodeAction('Fix with the local model', vscode.CodeActionKind.QuickFix);
-  action.diagnostics = worth;
-  const whole = worth.reduce<vscode.Range>((all, diagnostic) => all.union(diagnostic.range), range);
-  action.command = { command: 'modeld.fixAt', title: action.title, arguments: [document.uri, whole] };
-  return [action];
 }

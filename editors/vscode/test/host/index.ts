@@ -121,10 +121,17 @@ const tests: Record<string, () => Promise<void>> = {
       const kind = vscode.CodeActionKind.QuickFix.value;
       const command = 'vscode.executeCodeActionProvider';
       const actions = await vscode.commands.executeCommand<vscode.CodeAction[]>(command, document.uri, range, kind);
-      return actions.find((action) => action.title === 'Fix with the local model');
+      return actions.find((action) => action.title === 'Fix with a local model');
     };
     const action = await until(ours);
-    assert.equal(action.command?.command, 'modeld.fixAt');
+    assert.equal(action.command?.command, 'modeld.fix');
+    const [target] = (action.command.arguments ?? []) as [{ startLine: number; problems: string[] }];
+    assert.deepEqual([target.startLine, target.problems], [1, ['line 2: z is not defined']]);
+    const rewrite = vscode.CodeActionKind.RefactorRewrite.value;
+    const command = 'vscode.executeCodeActionProvider';
+    const selected = await vscode.commands.executeCommand<vscode.CodeAction[]>(command, document.uri, range, rewrite);
+    const titles = selected.map((one) => one.title);
+    assert.ok(titles.includes('Document with a local model') && titles.includes('Write tests with a local model'), `${titles}`);
     problems.dispose();
   },
   'our commands are there, and the inline completion is off': async () => {
