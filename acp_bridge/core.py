@@ -17,12 +17,12 @@ from acp_bridge.session.attach import attached, excerpts
 from acp_bridge.session.bound import BoundLocal
 from acp_bridge.session.cancel import Cancel
 from acp_bridge.session.commands import TAKE_OVER, parse_command
-from acp_bridge.session.events import ImagePart, OptionsChanged, Part, Shown, TurnEnded
+from acp_bridge.session.events import OptionsChanged, Part, Shown, TurnEnded
 from acp_bridge.session.forms import forms_of
 from acp_bridge.session.live import LiveConversation
 from acp_bridge.session.local import LocalModel
 from acp_bridge.session.perform import Performer
-from acp_bridge.session.state import Conversation
+from acp_bridge.session.state import Conversation, has_image
 from acp_bridge.session.store import CLAIM_RENEW, Claimant, Store
 from acp_bridge.session.turn import Model, NoTools, Tools, Turn
 from acp_bridge.session.upgrade import UpgradeNotice
@@ -318,7 +318,7 @@ class Core(Choices):
         if not live.conversation.model:
             live.conversation.model = found.name  # what answers is what was picked from now on
         model = self.bound(found)
-        if model.may_see and any(isinstance(part, ImagePart) for part in turn.parts):
+        if model.may_see and (has_image(turn.parts) or live.conversation.pictured):
             await self.load(found.name, turn)
         return await self._equipped(live, model, found, turn)
 

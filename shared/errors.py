@@ -27,6 +27,7 @@ without loss, so that what an engine raises is what the editor shows.
     │   ├── WaitTimeout             -32029   wait_timeout
     │   ├── UnsupportedFeature      -32032   unsupported_feature
     │   ├── TemplateFailed          -32033   template_error
+    │   ├── PictureUnusable         -32049   picture_unusable
     │   ├── ClientStalled           -32045   client_stalled
     │   ├── ConsentDeclined         -32046   consent_declined
     │   └── ConversationBusy        -32047   conversation_busy
@@ -266,6 +267,15 @@ class TemplateFailed(TurnError):
     code = -32033
     fields = ("message", "index")
     summary = "the model's chat template refused message {index} of the conversation: {message}"
+
+
+class PictureUnusable(TurnError):
+    """`index`: the conversation message that holds the picture."""
+
+    kind = "picture_unusable"
+    code = -32049
+    fields = ("reason", "index")
+    summary = "a picture in message {index} of the conversation cannot be used: {reason}"
 
 
 class ClientStalled(TurnError):

@@ -3,7 +3,7 @@
 A byte-level vocabulary (every text has tokens, one or a few bytes each), random but seeded weights
 and a chat template. What they answer is noise; it is deterministic noise, which is what tests of
 reuse, cancel, parking and counting need. Two shapes: `llama` (plain attention) and `gemma3`
-(a sliding window on most layers, so that memory cannot be cut at will).
+(a sliding window on most layers, so that memory cannot be cut at will); `qwen2vl` (positions of several parts).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal
 import gguf
 import numpy as np
 
-Shape = Literal["llama", "gemma3"]
+Shape = Literal["llama", "gemma3", "qwen2vl"]
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
@@ -64,6 +64,8 @@ def write_tiny_gguf(
         writer.add_sliding_window(window)
         writer.add_key_length(width // 4)
         writer.add_value_length(width // 4)
+    if shape == "qwen2vl":
+        writer.add_rope_dimension_sections([2, 3, 3, 0])
     tokens = _vocabulary(writer)
     if template is not None:
         writer.add_chat_template(template)
@@ -137,6 +139,9 @@ def _weights(shape: Shape, seed: int, layers: int, width: int, vocabulary: int) 
         tensors[f"{block}.ffn_gate.weight"] = matrix(2 * width, width)
         tensors[f"{block}.ffn_up.weight"] = matrix(2 * width, width)
         tensors[f"{block}.ffn_down.weight"] = matrix(width, 2 * width)
+        if shape == "qwen2vl":
+            for part, size in (("attn_q", width), ("attn_k", kv), ("attn_v", kv)):
+                tensors[f"{block}.{part}.bias"] = np.zeros(size, dtype=np.float32)
         if shape == "gemma3":
             for norm, size in (("attn_q_norm", head), ("attn_k_norm", head)):
                 tensors[f"{block}.{norm}.weight"] = ones(size)

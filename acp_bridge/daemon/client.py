@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 import anyio.abc
 import anyio.to_thread
+import msgspec
 
 from acp_bridge.daemon.link import Link, OnEvent
 from acp_bridge.daemon.locate import Detection, Target
@@ -156,6 +157,11 @@ class Daemon:
             self._link = None
             self.status = None
             self._tell()
+
+    def loaded(self, active: api.ActiveModel) -> None:
+        """What a load answered holds from now on: the push that says it too may come a moment later."""
+        if self.status is not None:
+            self.status = msgspec.structs.replace(self.status, active=active)
 
     def _pushed(self, status: api.Status) -> None:
         self.status = status

@@ -128,7 +128,9 @@ class LocalModel:
 
     async def _load(self, wanted: api.LoadParams, cancel: Cancel, asker: Asker, *, switch: bool) -> api.LoadResult:
         params = msgspec.structs.replace(wanted, allow_switch=switch)
-        return await cancel.race(lambda: self._daemon.call("model/load", params, api.LoadResult, asker.progress))
+        done = await cancel.race(lambda: self._daemon.call("model/load", params, api.LoadResult, asker.progress))
+        self._daemon.loaded(done.active)
+        return done
 
     def others(self) -> list[str]:
         """The clients that use or wait for the slot now, without this one."""

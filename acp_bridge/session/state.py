@@ -57,6 +57,16 @@ class Conversation(msgspec.Struct, kw_only=True):
         """Nobody has said anything yet."""
         return not self.events
 
+    @property
+    def pictured(self) -> bool:
+        """The user has shown an image at some time."""
+        return any(isinstance(event, UserSaid) and has_image(event.parts) for event in self.events)
+
+
+def has_image(parts: Sequence[Part]) -> bool:
+    """Whether an image is among the parts of a message."""
+    return any(isinstance(part, ImagePart) for part in parts)
+
 
 def part_text(part: Part) -> str:
     """What the model reads of one part of the user's message."""

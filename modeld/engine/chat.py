@@ -7,13 +7,14 @@ from typing import Any
 
 import msgspec
 
-from modeld.engine.contract import Engine, LoadedModel, SpecialTokens
+from modeld.engine.contract import Engine, LoadedModel, Sight, SpecialTokens
 from modeld.engine.guard import RenderGuard
+from modeld.engine.pictures import Picture, refuse_pictures, take_pictures
 from modeld.output.format import OutputFormat
 from modeld.output.parser import format_marks
 from modeld.template.render import Template
 from shared.catalog.identity import AUTO, RequestedIdentity, ResolvedIdentity
-from shared.errors import ModelLoadFailed, TemplateFailed, UnsupportedFeature
+from shared.errors import ModelLoadFailed, TemplateFailed
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -21,6 +22,7 @@ class Prompt(msgspec.Struct, frozen=True):
 
     tokens: list[int]
     format: OutputFormat
+    pictures: Sequence[Picture] = ()
 
 
 class Chat:
@@ -71,13 +73,21 @@ class Chat:
     ) -> Prompt:
         """Render and tokenise, with the begin mark exactly once where the vocabulary wants it.
 
-        Raises UnsupportedFeature for a message that holds more than words: nothing is left out silently.
+        Raises UnsupportedFeature for a message that holds more than the model can take, PictureUnusable,
+        TemplateFailed: nothing is left out silently.
         """
-        refuse_unseen(messages)
+        sight = self._engine.sight
+        pictures: Sequence[Picture] = ()
+        if sight is None:
+            refuse_pictures(messages)
+        else:
+            messages, pictures = take_pictures(messages, sight.mark)
         with self._guard.limits():
             text = self.template.render(messages, tools, thinking)
             form = self.template.output_format(text)
-        return Prompt(self.with_bos(self._engine.tokenize(text, special=True)), form)
+        if sight is None or not pictures:
+            return Prompt(self.with_bos(self._engine.tokenize(text, special=True)), form)
+        return Prompt(self.with_bos(_shown(sight, text, pictures)), form, pictures)
 
     def with_bos(self, tokens: list[int]) -> list[int]:
         """The template may write the begin mark itself: it is never doubled."""
@@ -89,6 +99,18 @@ class Chat:
     def count(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text alone, no marks added."""
         return [len(self._engine.tokenize(text, special=False)) for text in texts]
+
+    def count_each(self, messages: Sequence[dict[str, Any]]) -> list[int]:
+        """Tokens of each message's own words and pictures. Raises as `prompt`."""
+        sight = self._engine.sight
+        if sight is None:
+            refuse_pictures(messages)
+            return self.count([words_of(message) for message in messages])
+        told, pictures = take_pictures(messages, "")
+        each = self.count([words_of(message) for message in told])
+        for picture in pictures:
+            each[picture.index] += len(sight.ids(sight.mark, [picture]))
+        return each
 
     def piece_reader(self, form: OutputFormat, stops: Sequence[str]) -> Callable[[int], bytes]:
         """Bytes of a token as the parser for `form` wants them: marks it reads in full, other marks silent."""
@@ -110,22 +132,20 @@ class Chat:
         return read
 
 
-def refuse_unseen(messages: Sequence[dict[str, Any]]) -> None:
-    """Raises UnsupportedFeature naming the kind of a part that is no text: an image, a sound, a file."""
-    for message in messages:
-        content = message.get("content")
-        for part in content if isinstance(content, list) else ():
-            kind = part.get("type", "text") if isinstance(part, dict) else "text"
-            if kind not in _WORDS:
-                raise UnsupportedFeature(feature=f"{kind} in a message (this engine reads words only)")
-
-
-#: Kinds of content parts that are words.
-_WORDS = frozenset({"text", "input_text", "output_text", "refusal"})
+def _shown(sight: Sight, text: str, pictures: Sequence[Picture]) -> list[int]:
+    if text.count(sight.mark) != len(pictures):
+        raise TemplateFailed(message="it left a picture out", index=pictures[0].index)
+    tokens = sight.ids(text, pictures)
+    if tokens[-1] < 0:
+        raise TemplateFailed(message="it ends with a picture, where an answer should begin", index=pictures[-1].index)
+    return tokens
 
 
 def words_of(message: dict[str, Any]) -> str:
     """All words of a message that cost tokens: its content, thoughts and tool calls."""
-    parts = [message.get("content"), message.get("reasoning_content")]
+    content = message.get("content")
+    if isinstance(content, list):
+        content = "".join(str(part.get("text", "")) if isinstance(part, dict) else str(part) for part in content)
+    parts = [content, message.get("reasoning_content")]
     parts += [call.get("function", {}).get("arguments") for call in message.get("tool_calls") or ()]
     return "\n".join(part if isinstance(part, str) else str(part) for part in parts if part)

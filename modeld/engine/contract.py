@@ -22,6 +22,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from modeld.engine.pictures import Picture
 from modeld.engine.shelf import Shelf
 from modeld.output.callgrammar import Opened, ToolGrammar
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
@@ -168,6 +169,26 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     lanes_used: int = 0
 
 
+class Sight(Protocol):
+    """An engine's eyes, where a projector is loaded."""
+
+    @property
+    def mark(self) -> str:
+        """What a rendered prompt holds where a picture belongs; nobody outside this process knows it."""
+        ...
+
+    def ids(self, text: str, pictures: Sequence[Picture]) -> list[int]:
+        """Ids of a rendered prompt with its marks, as `modeld.engine.pictures` writes pictures; no BOS added.
+
+        Safe beside a running decode. Raises PictureUnusable, UnsupportedFeature.
+        """
+        ...
+
+    def show(self, tokens: Sequence[int], pictures: Sequence[Picture]) -> None:
+        """The pictures of the prompt that `ensure_prefix` gets next, until `end_turn`."""
+        ...
+
+
 class Engine(Protocol):
     """One model in this process. All errors are `shared.errors` classes, `Aborted` or `PoolExhausted`."""
 
@@ -191,6 +212,11 @@ class Engine(Protocol):
     @property
     def special(self) -> SpecialTokens:
         """The vocabulary's marks; known once loaded."""
+        ...
+
+    @property
+    def sight(self) -> Sight | None:
+        """What pictures are shown to; None where the loaded model cannot see."""
         ...
 
     def tokenize(self, text: str, *, special: bool) -> list[int]:

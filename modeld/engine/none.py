@@ -42,6 +42,11 @@ class NoEngine:
         self._refuse()
 
     @property
+    def sight(self) -> None:
+        """It sees nothing."""
+        return
+
+    @property
     def special(self) -> SpecialTokens:
         """Raises BackendUnavailable, like everything that needs a model."""
         self._refuse()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from modeld.engine.chat import Chat, words_of
+from modeld.engine.chat import Chat
 from modeld.engine.contract import Aborted, Engine, LoadedModel, LoadRequest
 from modeld.engine.gate import Activity
 from modeld.engine.guard import RenderGuard
@@ -167,5 +167,5 @@ class Resident:
         messages: list[dict[str, Any]] = job.messages or []
         if not messages:
             raise UnsupportedFeature(feature="counting nothing")
-        each = chat.count([words_of(message) for message in messages])
+        each = chat.count_each(messages)
         return Counted(turn=job.turn, each=each, total=len(chat.prompt(messages, job.tools, None).tokens))

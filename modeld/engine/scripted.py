@@ -162,6 +162,11 @@ class ScriptedEngine:
             raise Aborted
 
     @property
+    def sight(self) -> None:
+        """It sees nothing."""
+        return
+
+    @property
     def special(self) -> SpecialTokens:
         """Marks of the small vocabulary."""
         ids = {text: _FIRST_SPECIAL + index for index, text in enumerate(SPECIAL)}

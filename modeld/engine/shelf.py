@@ -162,9 +162,9 @@ class Shelf:
 
 
 def identity_key(identity: ResolvedIdentity) -> str:
-    """A digest of every field and of the adapters' content (their files may change under one name)."""
+    """A digest of every field and of the content of adapters and projector (files may change under one name)."""
     digest = hashlib.sha256(msgspec.json.encode(identity, order="sorted"))
-    for path in identity.adapters:
+    for path in (*identity.adapters, *filter(None, (identity.projector,))):
         with open(path, "rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()

@@ -7,7 +7,7 @@ with `cancelled`, whatever stage it is in.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -15,6 +15,7 @@ from modeld.engine.chat import Chat, Prompt
 from modeld.engine.contract import Aborted, DecodeOptions, Engine, LoadedModel, Purpose
 from modeld.engine.gate import Activity
 from modeld.engine.messages import Done, EnsurePrefix, Fill, Turn, Warm
+from modeld.engine.pictures import Picture
 from modeld.engine.sampling import decode_options
 from modeld.engine.stream import EventStream
 from modeld.output.callgrammar import tool_grammar
@@ -41,7 +42,7 @@ class TurnRunner:
         run = Run(self._engine, self._activity, job.turn, send)
         plan = self.plan(job)
         try:
-            run.ensure(plan.tokens, "turn", job.conversation)
+            run.ensure(plan.tokens, "turn", job.conversation, plan.pictures)
             run.prefill(plan.options)
             run.decode(plan.options, plan.parser, plan.piece, self._chat.special.end)
         except Aborted:
@@ -60,6 +61,7 @@ class TurnRunner:
         options = decode_options(job.params, self._advised, self._capabilities, budget, grammar)
         return TurnPlan(
             tokens=prompt.tokens,
+            pictures=prompt.pictures,
             options=options,
             parser=OutputParser(prompt.format, job.params.stop, tools),
             piece=self._chat.piece_reader(prompt.format, job.params.stop),
@@ -72,7 +74,7 @@ class TurnRunner:
         prompt = self._chat.prompt(job.messages, job.tools, None)
         self._budget(prompt.tokens)
         try:
-            run.ensure(prompt.tokens, "warm")
+            run.ensure(prompt.tokens, "warm", pictures=prompt.pictures)
             run.prefill(None)
         except Aborted:
             run.cancelled = True
@@ -130,6 +132,7 @@ class TurnPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A turn before the engine works on it. `window_bound`: the window ends it before any other bound."""
 
     tokens: list[int]
+    pictures: Sequence[Picture]
     options: DecodeOptions
     parser: OutputParser
     piece: Callable[[int], bytes]
@@ -155,9 +158,18 @@ class Run:
         self._turn = turn
         self.stream = EventStream(send, lambda stage: self._activity.enter(stage, turn))
 
-    def ensure(self, tokens: list[int], purpose: Purpose, conversation: str | None = None) -> None:
+    def ensure(
+        self,
+        tokens: list[int],
+        purpose: Purpose,
+        conversation: str | None = None,
+        pictures: Sequence[Picture] = (),
+    ) -> None:
         """Bring the warm part of the prompt into a lane and say how much it is."""
         self._activity.enter("prefix", self._turn)
+        sight = self._engine.sight
+        if sight is not None and pictures:
+            sight.show(tokens, pictures)
         self._total = len(tokens)
         self._usage.reused = self._engine.ensure_prefix(tokens, purpose, conversation)
         self.stream.say(Prefix(reused=self._usage.reused, total=self._total))

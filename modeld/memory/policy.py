@@ -71,16 +71,17 @@ def plan(
     footprint: Footprint | None = None,
     engine: Arithmetic | None = None,
     adapters: int = 0,
+    projector: int = 0,
 ) -> MemoryPlan:
     """The numbers for `wanted`, also where they do not fit (see `require`). Raises UnsupportedFeature (KV type).
 
     What was measured goes before the engine's own arithmetic, that before the formula over the header.
-    `adapters`: bytes of the adapters' files.
+    `adapters`, `projector`: bytes of their files; a projector is part of the weights.
     """
     kv_type = USUAL_KV if wanted.kv_type == AUTO else wanted.kv_type
     if kv_type not in fit.KV_TYPES:
         raise UnsupportedFeature(feature=f"KV type {kv_type}")
-    cost = Cost(entry, wanted.backend, kv_type, footprint, engine, adapters)
+    cost = Cost(entry, wanted.backend, kv_type, footprint, engine, adapters, projector)
     reserve = reserve_bytes(memory.total, settings)
     available = memory.free - reserve
     most = _most(entry, wanted, settings)
@@ -152,6 +153,7 @@ class Cost:
         footprint: Footprint | None,
         engine: Arithmetic | None,
         adapters: int = 0,
+        projector: int = 0,
     ) -> None:
         self._entry = entry
         self._kv_type = kv_type
@@ -165,6 +167,8 @@ class Cost:
             self.weights = fit.unpacked_bytes(entry) or entry.size_bytes
         else:
             self.weights = fit.weights_bytes(entry) or entry.size_bytes
+        if footprint is None:
+            self.weights += projector
 
     def kv(self, num_ctx: int) -> int:
         """Attention memory."""

@@ -44,7 +44,7 @@ async def describe(slot: Slot, params: api.DescribeParams) -> api.ModelInfo:
         has_template=entry.has_template,
         tools=entry.tools,
         thinking=entry.thinking,
-        vision=entry.vision,
+        vision=entry.vision and slot.backend in ("llama", "none"),
         fim=entry.fim is not None,
         embedding_only=entry.embedding_only,
         warnings=warnings,

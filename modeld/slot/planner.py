@@ -46,11 +46,13 @@ class Planner:
         """The arithmetic of loading `target` in place of what is resident. Raises UnsupportedFeature."""
         engine = await self._arithmetic(entry, target)
         adapters = await anyio.to_thread.run_sync(_sizes_of, target.adapters) if target.adapters else 0
+        beside = (target.projector,) if target.projector else ()
+        projector = await anyio.to_thread.run_sync(_sizes_of, beside) if beside else 0
         memory = self._read_memory()  # last, since asking takes its time
         free = min(memory.free + self._given_back(), memory.total)
         seen = policy.DeviceMemory(device=memory.device, total=memory.total, free=free)
         footprint = await self._slot.records.footprint(footprint_key(target), self.runtime_digest, memory.device)
-        return policy.plan(entry, target, seen, self._slot.settings, footprint, engine, adapters)
+        return policy.plan(entry, target, seen, self._slot.settings, footprint, engine, adapters, projector)
 
     async def _arithmetic(self, entry: ModelEntry, target: RequestedIdentity) -> policy.Arithmetic | None:
         """Asked once for each model and way to load it, in a process to throw away."""
@@ -103,4 +105,4 @@ def _sizes_of(paths: Sequence[str]) -> int:
     try:
         return sum(Path(path).stat().st_size for path in paths)
     except OSError as error:
-        raise UnsupportedFeature(feature=f"an adapter that is not there ({error.filename})") from error
+        raise UnsupportedFeature(feature=f"a file that is not there ({error.filename})") from error

@@ -33,6 +33,7 @@ def identity_of(entry: ModelEntry, config: LoadConfig, backend: str) -> Requeste
         path=entry.path,
         min_ctx=config.min_ctx,
         adapters=tuple(config.adapters),
+        projector=entry.projector if backend == "llama" else "",
         **fields,  # type: ignore[arg-type]
     )
 
@@ -80,7 +81,7 @@ def bounded(params: Sampling, num_ctx: int, settings: Settings) -> Sampling:
 
 def footprint_key(target: RequestedIdentity) -> str:
     """Under which a measured footprint is kept: the model and how it is loaded, its context apart."""
-    names = ("backend", "digest", "num_batch", "gpu_layers", "flash_attention", "kv_type", "adapters")
+    names = ("backend", "digest", "num_batch", "gpu_layers", "flash_attention", "kv_type", "adapters", "projector")
     return msgspec.json.encode({name: getattr(target, name) for name in names}).decode("ascii")
 
 

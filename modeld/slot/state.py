@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from modeld.slot.events import Event
-from shared.catalog.identity import AUTO, RequestedIdentity, ResolvedIdentity
+from shared.catalog.identity import AUTO, GIVEN, RequestedIdentity, ResolvedIdentity
 
 Name = Literal["Empty", "Loading", "Ready", "Busy", "Switching", "Unloading", "Failed", "ShuttingDown", "LostOwner"]
 NAMES: tuple[Name, ...] = get_args(Name)
@@ -117,13 +117,7 @@ def _require(truth: bool, why: str) -> None:
 
 def covers(target: RequestedIdentity, wanted: RequestedIdentity) -> bool:
     """Whether what `target` will load is sure to serve `wanted` too, so that both may share one load."""
-    if (target.backend, target.name, target.digest, target.path, target.adapters) != (
-        wanted.backend,
-        wanted.name,
-        wanted.digest,
-        wanted.path,
-        wanted.adapters,
-    ):
+    if any(getattr(target, name) != getattr(wanted, name) for name in GIVEN):
         return False
     if wanted.min_ctx is not None and not _reaches(target, wanted.min_ctx):
         return False

@@ -16,7 +16,7 @@ Auto = Literal["auto"]
 
 
 class RequestedIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a caller asks for. `num_ctx`, `min_ctx`, `num_batch` in tokens."""
+    """What a caller asks for. `num_ctx`, `min_ctx`, `num_batch` in tokens; `projector` a file, "" for none."""
 
     backend: str
     name: str
@@ -35,6 +35,7 @@ class RequestedIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     bos_policy: str | Auto = AUTO
     reasoning_format: str | Auto = AUTO
     adapters: tuple[str, ...] = ()
+    projector: str = ""
 
 
 class ResolvedIdentity(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,8 +57,11 @@ class ResolvedIdentity(msgspec.Struct, frozen=True, kw_only=True):
     bos_policy: str
     reasoning_format: str
     adapters: tuple[str, ...]
+    projector: str = ""
 
 
+#: Fields that are never `auto`.
+GIVEN = ("backend", "name", "digest", "path", "adapters", "projector")
 _CONFIGURABLE = (
     "runtime_digest",
     "device",
@@ -74,13 +78,7 @@ _CONFIGURABLE = (
 
 def serves(resident: ResolvedIdentity, wanted: RequestedIdentity) -> bool:
     """Whether the resident model may answer the request without a reload (the compatible-subset rule)."""
-    if (resident.backend, resident.name, resident.digest, resident.path, resident.adapters) != (
-        wanted.backend,
-        wanted.name,
-        wanted.digest,
-        wanted.path,
-        wanted.adapters,
-    ):
+    if any(getattr(resident, field) != getattr(wanted, field) for field in GIVEN):
         return False
     if wanted.num_ctx not in (AUTO, resident.num_ctx):
         return False

@@ -166,6 +166,7 @@ class ActiveModel(Value, kw_only=True):
     runtime_digest: str
     tensor_split: list[float] = []
     adapters: list[str] = []
+    projector: str = ""
     reserved_bytes: int | None = None
     capabilities: dict[str, Any] = {}
 

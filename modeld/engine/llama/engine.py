@@ -26,24 +26,20 @@ from modeld.engine.llama.lanes import Lane
 from modeld.engine.llama.library import Library
 from modeld.engine.llama.memory import Memory
 from modeld.engine.llama.model import FILL_TOKENS, ContextPlan, LoadedContext
+from modeld.engine.llama.resolved import advice, resolved_identity, template_of
 from modeld.engine.llama.sampler import Batch, SamplerChain
+from modeld.engine.llama.sight import Sight, open_sight
 from modeld.engine.llama.threads import Threads
 from modeld.engine.llama.vocabulary import Vocabulary
 from modeld.engine.llama.warm import WarmStore
+from modeld.engine.pictures import picture_end, words_end, words_of_prompt
 from modeld.engine.shelf import Shelf
 from modeld.engine.there import there
 from modeld.output.callgrammar import Opened
-from shared.catalog.identity import AUTO, RequestedIdentity, ResolvedIdentity
+from shared.catalog.identity import RequestedIdentity
 from shared.errors import ContextOverflow, EngineFailed, ModelLoadFailed, UnsupportedFeature
-from shared.protocol.api import Sampling
 
 _NO_CELLS, _ABORTED = 1, 2  # llama_decode's answers
-_ADVICE = {
-    "temperature": ("general.sampling.temp", float),
-    "top_k": ("general.sampling.top_k", int),
-    "top_p": ("general.sampling.top_p", float),
-    "min_p": ("general.sampling.min_p", float),
-}
 
 
 class LlamaEngine:
@@ -58,11 +54,14 @@ class LlamaEngine:
         self._embedder: Embedder | None = None
         self._digest = ""
         self._prompt: Sequence[int] = ()
+        self._words: Sequence[int] = ()  # the prompt without its pictures
+        self._sight: Sight | None = None
         self._lane: Lane | None = None
         self._sampler: SamplerChain | None = None
         self._latest = 0  # sampled and not yet evaluated
         self._tools: HeldTools | None = None
         self._proven = True
+        self._notes: tuple[str, ...] = ()
 
     def prepare(self) -> str:
         """Import the binding; the build's name."""
@@ -88,11 +87,12 @@ class LlamaEngine:
         if not request.vocabulary_only:
             capabilities, plan = self._open(native, vocabulary, request)
         return LoadedModel(
-            identity=self._identity(request, plan),
+            identity=resolved_identity(self._library_of(), request, plan, self._digest),
             capabilities=capabilities,
             measured_bytes=max(0, resident_bytes() - before),
-            template=self._template(request),
-            sampling=_advice(native),
+            template=template_of(native, request),
+            sampling=advice(native),
+            warnings=self._notes,
         )
 
     def _open(
@@ -102,13 +102,15 @@ class LlamaEngine:
         special = vocabulary.special
         fim = None not in (special.fim_prefix, special.fim_suffix, special.fim_middle)
         decoder = bool(api.llama_model_has_decoder(native.model))
-        embedding_only = not decoder or _is_embedding_only(request)
+        embedding_only = not decoder or bool(request.model.get("embedding_only"))
         plan = native.open_context(fill=fim and not embedding_only, abort=self._abort)
         recurrent = bool(api.llama_model_is_recurrent(native.model) or api.llama_model_is_hybrid(native.model))
         memory = Memory(api, native.context, window=api.llama_model_n_swa(native.model), recurrent=recurrent)
         self._warm = WarmStore(memory, plan, request.parked_bytes)
         self._batch = Batch(api, plan.batch)
         self._threads = Threads(api, native.context, plan)
+        if request.identity.projector and not embedding_only:
+            self._sight, self._notes = open_sight(self._library_of(), native.model, plan, request.identity)
         self._embedder = Embedder(api, native, plan, self._abort, self._library_of().abort_callback)
         if not embedding_only:
             self._warm_up(api, native, vocabulary, name)
@@ -122,6 +124,7 @@ class LlamaEngine:
             lanes=plan.lanes,
             fim=plan.fill,
             grammar=True,
+            vision=self._sight is not None,
             embeddings=True,
             embedding_only=embedding_only,
         )
@@ -140,44 +143,17 @@ class LlamaEngine:
             reason = self._library_of().tap.take_reason(f"the first evaluation failed ({done})")
             raise ModelLoadFailed(model=name, stage="probe", reason=reason)
 
-    def _identity(self, request: LoadRequest, plan: ContextPlan | None) -> ResolvedIdentity:
-        asked = request.identity
-        offload = bool(self._library_of().api.llama_supports_gpu_offload()) and asked.device != "CPU"
-        flash = self._library_of().tap.flash_attention
-        return ResolvedIdentity(
-            backend="llama",
-            name=asked.name,
-            digest=asked.digest,
-            path=asked.path,
-            runtime_digest=self._digest,
-            device="GPU" if offload else "CPU",
-            num_ctx=request.num_ctx,
-            num_batch=0 if plan is None else plan.batch,
-            gpu_layers=(-1 if asked.gpu_layers == AUTO else int(asked.gpu_layers)) if offload else 0,
-            tensor_split=() if asked.tensor_split == AUTO else tuple(asked.tensor_split),
-            flash_attention=bool(flash) if asked.flash_attention == AUTO else bool(asked.flash_attention),
-            kv_type="f16" if plan is None else plan.kv_type,
-            template_digest="",
-            bos_policy="",
-            reasoning_format="",
-            adapters=asked.adapters,
-        )
-
-    def _template(self, request: LoadRequest) -> str:
-        """The model's own template; what the catalog read goes before it (a template beside the file)."""
-        given = request.model.get("template")
-        if isinstance(given, str) and given:
-            return given
-        native = self._native_of()
-        text = native.api.llama_model_chat_template(native.model, None)
-        return text.decode("utf-8", "replace") if text else ""
-
     # --- vocabulary ----------------------------------------------------------------------------
 
     @property
     def special(self) -> SpecialTokens:
         """The vocabulary's marks."""
         return self._vocabulary_of().special
+
+    @property
+    def sight(self) -> Sight | None:
+        """As the contract says."""
+        return self._sight
 
     def tokenize(self, text: str, *, special: bool) -> list[int]:
         """As the contract says."""
@@ -198,7 +174,7 @@ class LlamaEngine:
         warm = self._warm_of()
         if purpose == "fill" and len(tokens) >= FILL_TOKENS:
             raise ContextOverflow(context=FILL_TOKENS, resident=0, additional=len(tokens))
-        self._prompt = tokens
+        self._prompt, self._words = tokens, words_of_prompt(tokens)
         self._lane = lane = warm.take(tokens, conversation, fill=purpose == "fill")
         return len(lane.state.tokens)
 
@@ -210,13 +186,40 @@ class LlamaEngine:
         step = self._threads.begin_prefill(total - len(held), size)
         while len(held) < total:
             start = len(held)
-            end, step = min(start + step, total), size
+            if prompt[start] < 0:
+                self._see(lane, picture_end(prompt, start), progress)
+                held = lane.state.tokens
+                continue
+            end, step = words_end(prompt, start, min(start + step, total)), size
             if end == total and start < total - 1 and not warm.memory.cuttable:
                 end = total - 1
             self._evaluate(lane, prompt[start:end], logits=end == total)
             if end == total - 1:
                 warm.memory.checkpoint(lane)
             progress(end, total)
+
+    def _see(self, lane: Lane, end: int, progress: ProgressCallback) -> None:
+        """Encode a picture and evaluate it, whole or not at all."""
+        sight, prompt, start = there(self._sight), self._prompt, len(lane.state.tokens)
+        total, seen = len(prompt), start
+
+        def told(count: int) -> bool:
+            nonlocal seen
+            seen += count
+            self._threads.computed(count)
+            progress(seen, total)
+            return not self._abort
+
+        chunk = sight.encode(prompt[start], self._abort, lambda: progress(start, total))
+        while done := sight.decode(self._native_of().context, chunk, lane.sequence, start, told):
+            self._proven = self._warm_of().memory.settle(lane)
+            if done == _ABORTED:
+                raise Aborted
+            self._refused(done, lane, prompt[start:end])
+            if len(lane.state.tokens) != start:
+                raise PoolExhausted  # a memory that cannot be cut was emptied
+            seen = start
+        lane.state.tokens.extend(prompt[start:end])
 
     def _evaluate(self, lane: Lane, tokens: Sequence[int], *, logits: bool) -> None:
         api, held = self._native_of().api, lane.state.tokens
@@ -248,7 +251,7 @@ class LlamaEngine:
         """Sample, hand the token out, then evaluate it: the reader has it before the next step begins."""
         lane, native = self._lane_of(), self._native_of()
         api, context, held, abort = native.api, native.context, lane.state.tokens, self._abort
-        self._sampler = sampler = SamplerChain(api, self._vocabulary_of(), options, self._prompt)
+        self._sampler = sampler = SamplerChain(api, self._vocabulary_of(), options, self._words)
         sample, evaluate, chain = api.llama_sampler_sample, api.llama_decode, sampler.pointer
         end, one = self.special.end, self._batch.one
         self._tools = None if options.tools is None else HeldTools(options.tools)
@@ -270,11 +273,13 @@ class LlamaEngine:
     def constrain(self, opened: Opened) -> None:
         """As the contract says: a grammar in front of the chain, from the token that opened the call."""
         if self._tools is not None and self._sampler is not None:
-            held = [*self._lane_of().state.tokens[-OPENER_TOKENS:], self._latest]
+            held = [*words_of_prompt(self._lane_of().state.tokens[-OPENER_TOKENS:]), self._latest]
             self._tools.open(self._sampler, self._vocabulary_of(), opened, held)
 
     def end_turn(self) -> None:
         """Free the sampler; note how far back the lane can be cut now."""
+        if self._sight is not None:
+            self._sight.hide()
         if self._sampler is not None:
             self._sampler.close()
             self._sampler = None
@@ -320,6 +325,9 @@ class LlamaEngine:
         if self._embedder is not None:
             self._embedder.close()
             self._embedder = None
+        if self._sight is not None:
+            self._sight.close()
+            self._sight = None
         if self._native is not None:
             self._native.close()
             self._native = None
@@ -343,20 +351,3 @@ class LlamaEngine:
 
     def _plan_of(self) -> ContextPlan:
         return there(self._native_of().plan)
-
-
-def _is_embedding_only(request: LoadRequest) -> bool:
-    return bool(request.model.get("embedding_only"))
-
-
-def _advice(native: LoadedContext) -> Sampling:
-    """What the file's makers recorded as their sampling."""
-    values: dict[str, Any] = {}
-    for name, (key, kind) in _ADVICE.items():
-        text = native.metadata(key)
-        if text:
-            try:
-                values[name] = kind(float(text))
-            except ValueError:
-                continue  # an advice nobody can read is none
-    return Sampling(**values)

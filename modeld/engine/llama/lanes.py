@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from modeld.engine.pictures import whole
 from modeld.engine.shelf import Shelved
 
 #: A lane cut back by less than this many tokens is not worth a copy of what is lost.
@@ -38,7 +39,7 @@ class State(msgspec.Struct, eq=False):
 
     def usable(self, prompt: Sequence[int]) -> int:
         """Tokens of `prompt` that need no prefill if this state is taken; the last one always does."""
-        common = min(common_prefix(self.tokens, prompt), len(prompt) - 1)
+        common = whole(prompt, min(common_prefix(self.tokens, prompt), len(prompt) - 1))
         if common < len(self.tokens) and common < self.floor:
             common = max((one.length for one in self.checkpoints if one.length <= common), default=0)
         lost = len(self.tokens) - common

@@ -56,8 +56,8 @@ class Library:
         os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # an abort must not start a debugger
         self.api: Any = _import_binding()
         self.tap = LogTap()
-        self._log_callback = self.api.llama_log_callback(self.tap.line)
-        self.api.llama_log_set(self._log_callback, None)
+        self.log_callback = self.api.llama_log_callback(self.tap.line)
+        self.api.llama_log_set(self.log_callback, None)
         self.api.llama_backend_init()
         #: `strlen` as an abort callback: 1 over a set flag, 0 over a clear one, no interpreter lock.
         self.abort_callback = ctypes.cast(_c_library().strlen, self.api.ggml_abort_callback)

@@ -155,6 +155,11 @@ class OpenVinoEngine:
     # --- vocabulary ----------------------------------------------------------------------------
 
     @property
+    def sight(self) -> None:
+        """It sees nothing."""
+        return
+
+    @property
     def special(self) -> SpecialTokens:
         """The vocabulary's marks."""
         return self._vocabulary_of().special

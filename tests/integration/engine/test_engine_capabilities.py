@@ -37,7 +37,7 @@ PROVEN = {
     "lanes": "test_no_more_lanes_are_used_than_the_engine_has",
     "fim": "test_fill_in_the_middle_where_the_vocabulary_has_its_marks",
     "grammar": "test_a_schema_binds_the_answer_where_the_engine_has_grammars",
-    "vision": "test_no_engine_promises_to_see",
+    "vision": "test_a_model_without_a_projector_does_not_see",
     "embeddings": "test_vectors_where_the_engine_makes_them",
     "embedding_only": "test_a_model_that_makes_vectors_only_refuses_to_chat",
 }
@@ -146,7 +146,8 @@ async def test_a_schema_binds_the_answer_where_the_engine_has_grammars(opened: O
     assert free.done.finish_reason in ("stop", "length"), "the next turn is bound by nothing"
 
 
-async def test_no_engine_promises_to_see(opened: Opener) -> None:
+async def test_a_model_without_a_projector_does_not_see(opened: Opener) -> None:
+    """With one it does: test_engine_sight.py."""
     assert able(await opened()).vision is False
 
 

@@ -223,12 +223,16 @@ def test_each_field_of_the_identity_is_in_the_key(field: str, tmp_path: Path) ->
     if field == "adapters":
         (tmp_path / "a.gguf").write_bytes(b"one")
         value = (str(tmp_path / "a.gguf"),)
+    if field == "projector":
+        (tmp_path / "mmproj.gguf").write_bytes(b"one")
+        value = str(tmp_path / "mmproj.gguf")
     assert identity_key(replace(IDENTITY, **{field: value})) != identity_key(IDENTITY)
 
 
-def test_an_adapter_that_changes_under_its_name_is_another_identity(tmp_path: Path) -> None:
+@pytest.mark.parametrize("field", ["adapters", "projector"])
+def test_an_adapter_that_changes_under_its_name_is_another_identity(tmp_path: Path, field: str) -> None:
     adapter = tmp_path / "a.gguf"
-    with_adapter = replace(IDENTITY, adapters=(str(adapter),))
+    with_adapter = replace(IDENTITY, **{field: (str(adapter),) if field == "adapters" else str(adapter)})
     adapter.write_bytes(b"one")
     before = identity_key(with_adapter)
     adapter.write_bytes(b"two")

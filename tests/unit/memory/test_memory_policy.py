@@ -199,6 +199,15 @@ def test_adapters_count_until_they_were_measured_with_the_model() -> None:
     assert known.adapters_bytes == 0
 
 
+def test_a_projector_is_part_of_the_weights_until_it_was_measured_with_the_model() -> None:
+    bare = plan(ENTRY, asked(num_ctx=4096), memory(8 * GIB), SETTINGS)
+    found = plan(ENTRY, asked(num_ctx=4096), memory(8 * GIB), SETTINGS, projector=100 * MIB)
+    assert found.weights_bytes == bare.weights_bytes + 100 * MIB
+    assert found.required_bytes == bare.required_bytes + 100 * MIB
+    known = plan(ENTRY, asked(num_ctx=4096), memory(8 * GIB), SETTINGS, Footprint(weights_bytes=GIB), projector=MIB)
+    assert known.weights_bytes == GIB
+
+
 def test_what_openvino_unpacks_is_counted_unpacked() -> None:
     packed = msgspec.structs.replace(ENTRY, tensor_types={"Q4_0": GIB})
     found = plan(

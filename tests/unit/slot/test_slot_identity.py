@@ -39,6 +39,7 @@ OTHER_VALUES: dict[str, Any] = {
     "bos_policy": "other",
     "reasoning_format": "think",
     "adapters": ("x",),
+    "projector": "/p.gguf",
 }
 
 
@@ -63,7 +64,7 @@ def test_the_same_file_with_another_value_of_any_field_is_another_identity(field
 @pytest.mark.parametrize("field", OTHER_VALUES)
 def test_what_a_request_leaves_open_is_served_by_any_value(field: str) -> None:
     """The compatible subset: `auto`, and a smaller least context."""
-    if field in ("backend", "name", "digest", "path", "adapters"):
+    if field in ("backend", "name", "digest", "path", "adapters", "projector"):
         return  # these say which model it is; a request cannot leave them open
     if field == "min_ctx":
         assert serves(resolved("a", num_ctx=8192), asked("a", min_ctx=4096))
@@ -93,6 +94,8 @@ def test_a_resolved_identity_names_every_value_in_use_and_serves_the_request_tha
         ({}, {"kv_type": "q8_0"}, False),
         ({"kv_type": "q8_0"}, {"kv_type": "q8_0"}, True),
         ({"adapters": ("x",)}, {}, False),
+        ({"projector": "/p.gguf"}, {}, False),
+        ({"projector": "/p.gguf"}, {"projector": "/p.gguf"}, True),
     ],
 )
 def test_a_load_is_shared_only_where_it_is_sure_to_serve(

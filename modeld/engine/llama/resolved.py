@@ -1,0 +1,68 @@
+"""What was loaded, in the words of the contract: identity with the values in use, template, the makers' advice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modeld.engine.contract import LoadRequest
+from modeld.engine.llama.library import Library
+from modeld.engine.llama.model import ContextPlan, LoadedContext
+from shared.catalog.identity import AUTO, ResolvedIdentity
+from shared.protocol.api import Sampling
+
+_ADVICE = {
+    "temperature": ("general.sampling.temp", float),
+    "top_k": ("general.sampling.top_k", int),
+    "top_p": ("general.sampling.top_p", float),
+    "min_p": ("general.sampling.min_p", float),
+}
+
+
+def resolved_identity(
+    library: Library, request: LoadRequest, plan: ContextPlan | None, digest: str
+) -> ResolvedIdentity:
+    """`plan` None: the vocabulary alone. `digest` names the build."""
+    asked = request.identity
+    offload = bool(library.api.llama_supports_gpu_offload()) and asked.device != "CPU"
+    flash = library.tap.flash_attention
+    return ResolvedIdentity(
+        backend="llama",
+        name=asked.name,
+        digest=asked.digest,
+        path=asked.path,
+        runtime_digest=digest,
+        device="GPU" if offload else "CPU",
+        num_ctx=request.num_ctx,
+        num_batch=0 if plan is None else plan.batch,
+        gpu_layers=(-1 if asked.gpu_layers == AUTO else int(asked.gpu_layers)) if offload else 0,
+        tensor_split=() if asked.tensor_split == AUTO else tuple(asked.tensor_split),
+        flash_attention=bool(flash) if asked.flash_attention == AUTO else bool(asked.flash_attention),
+        kv_type="f16" if plan is None else plan.kv_type,
+        template_digest="",
+        bos_policy="",
+        reasoning_format="",
+        adapters=asked.adapters,
+        projector=asked.projector,
+    )
+
+
+def template_of(native: LoadedContext, request: LoadRequest) -> str:
+    """The model's own template; what the catalog read goes before it (a template beside the file)."""
+    given = request.model.get("template")
+    if isinstance(given, str) and given:
+        return given
+    text = native.api.llama_model_chat_template(native.model, None)
+    return text.decode("utf-8", "replace") if text else ""
+
+
+def advice(native: LoadedContext) -> Sampling:
+    """What the file's makers recorded as their sampling."""
+    values: dict[str, Any] = {}
+    for name, (key, kind) in _ADVICE.items():
+        text = native.metadata(key)
+        if text:
+            try:
+                values[name] = kind(float(text))
+            except ValueError:
+                continue  # an advice nobody can read is none
+    return Sampling(**values)

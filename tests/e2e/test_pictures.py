@@ -1,0 +1,100 @@
+"""A picture from the editor to a model that sees, through bridge, daemon and worker; tiny weights and projector."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clients.bridge import Bridge, BridgeError, Turn
+from clients.home import Home
+from tiny_gguf import write_tiny_gguf
+from tiny_projector import TOKENS, png, write_tiny_projector
+
+pytestmark = [pytest.mark.e2e, pytest.mark.llama, pytest.mark.timeout(120)]
+ONE, OTHER = png(50, 50, seed=1), png(50, 50, seed=2)
+
+
+@pytest.fixture
+def seeing(tmp_path: Path) -> Iterator[Home]:
+    """A user with a model that sees and one that does not, and a running modeld."""
+    write_tiny_gguf(tmp_path / "seer" / "seer.gguf", context=8192)
+    write_tiny_projector(tmp_path / "seer" / "mmproj-seer.gguf")
+    write_tiny_gguf(tmp_path / "blind" / "blind.gguf", seed=2, context=8192)
+    with Home(MODELD_MODEL_FOLDERS=str(tmp_path), MODELD_TURN_TOKENS="12") as home:
+        home.start("llama")
+        yield home
+
+
+def show(editor: Bridge, session: str, data: bytes, words: str) -> Turn:
+    """One prompt of a picture and words, as an editor sends them."""
+    image = {"type": "image", "data": base64.b64encode(data).decode(), "mimeType": "image/png"}
+    prompt = [image, {"type": "text", "text": words}]
+    return editor.end_prompt(editor.begin("session/prompt", {"sessionId": session, "prompt": prompt}))
+
+
+def usage(home: Home) -> dict[str, int]:
+    counts: dict[str, int] = home.status()["last_turn"]["usage"]
+    return counts
+
+
+def opened(editor: Bridge, home: Home, model: str) -> str:
+    editor.initialize()
+    session: dict[str, Any] = editor.new_session(home.work)
+    editor.choose(session["sessionId"], "model", editor.find_model(session, model))
+    return str(session["sessionId"])
+
+
+def test_the_model_gets_the_picture_and_keeps_it(seeing: Home) -> None:
+    described = seeing.json("modeld", "describe", seeing.model("seer"))
+    assert described["vision"] is True
+    with seeing.bridge() as editor:
+        session = opened(editor, seeing, "seer")
+        first = show(editor, session, ONE, "What is this?")
+        assert first.text
+        assert "left out" not in first.text
+        status = seeing.status()
+        assert status["active"]["capabilities"]["vision"] is True
+        assert status["active"]["projector"].endswith("mmproj-seer.gguf")
+        before = usage(seeing)
+        whole = before.get("reused", 0) + before["prefilled"]
+        editor.prompt(session, "And what else?")
+        assert usage(seeing)["reused"] >= whole, "the picture is in memory and is not computed again"
+        other = opened(editor, seeing, "seer")
+        show(editor, other, OTHER, "What is this?")
+        assert usage(seeing)["prefilled"] >= TOKENS, "another picture is another prompt"
+
+
+def test_a_picture_of_an_earlier_turn_is_still_seen_when_the_model_was_unloaded(seeing: Home) -> None:
+    with seeing.bridge() as editor:
+        session = opened(editor, seeing, "seer")
+        show(editor, session, ONE, "What is this?")
+        before = usage(seeing)
+        seeing.run("modeld", "unload")
+        assert "left out" not in editor.prompt(session, "And what else?").text
+        after = usage(seeing)
+        assert after.get("reused", 0) + after["prefilled"] > before.get("reused", 0) + before["prefilled"]
+
+
+def test_a_broken_picture_is_said_and_costs_its_turn_alone(seeing: Home) -> None:
+    with seeing.bridge() as editor:
+        session = opened(editor, seeing, "seer")
+        with pytest.raises(BridgeError) as refused:
+            show(editor, session, ONE[:-60], "What is this?")
+        assert refused.value.kind == "picture_unusable"
+        assert "cannot be decoded" in str(refused.value)
+        generation = seeing.status()["generation"]
+        assert show(editor, session, ONE, "And this?").text
+        assert seeing.status()["generation"] == generation, "the model stayed where it was"
+
+
+def test_a_model_that_does_not_see_is_said_to(seeing: Home) -> None:
+    with seeing.bridge() as editor:
+        session = opened(editor, seeing, "blind")
+        turn = show(editor, session, ONE, "What is this?")
+        said = str(turn.updates)
+        assert "does not see images" in said
+        assert seeing.status()["active"]["capabilities"]["vision"] is False

@@ -1,0 +1,241 @@
+"""A model that sees: a real projector of seeded noise beside tiny weights, in a real worker."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import gguf
+import pytest
+from engine_bench import GREEDY, Answer, Engine, Engines, assistant, user
+
+from modeld.engine.pictures import MOST_BYTES
+from shared.errors import ContextOverflow, PictureUnusable, TemplateFailed, UnsupportedFeature
+from shared.protocol.api import Event, Prefill, Prefix, Sampling
+from tiny_gguf import CHATML, write_tiny_gguf
+from tiny_projector import TOKENS, png, png_of, write_tiny_projector
+
+pytestmark = [pytest.mark.anyio, pytest.mark.integration]
+FEW = Sampling(temperature=0.0, max_tokens=8)
+RED, NOISE, OTHER = png(60, 40), png(50, 50, seed=1), png(50, 50, seed=2)
+
+
+@pytest.fixture(scope="session")
+def projector(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_projector(tmp_path_factory.mktemp("projectors") / "mmproj.gguf")
+
+
+@pytest.fixture
+async def seeing(engines: Engines, tiny: Path, projector: Path) -> Engine:
+    """In full precision: what is reused is then the same to the last bit that an answer shows."""
+    return await engines.load("llama", tiny, projector=str(projector), kv_type="f32", flash_attention=False)
+
+
+def picture(data: bytes, mime: str = "image/png") -> dict[str, Any]:
+    """A content part."""
+    encoded = base64.b64encode(data).decode()
+    return {"type": "image_url", "image_url": {"url": f"data:{mime};base64,{encoded}"}}
+
+
+def shown(*parts: bytes | str) -> dict[str, Any]:
+    """A user's message of words and pictures."""
+    content = [{"type": "text", "text": one} if isinstance(one, str) else picture(one) for one in parts]
+    return {"role": "user", "content": content}
+
+
+async def ask(engine: Engine, *parts: bytes | str, params: Sampling = FEW) -> Answer:
+    return await engine.ask([shown(*parts)], params)
+
+
+async def test_what_a_picture_shows_decides_the_answer(seeing: Engine) -> None:
+    assert seeing.loaded.capabilities["vision"] is True
+    assert seeing.loaded.identity.projector.endswith("mmproj.gguf")
+    answers = [(await ask(seeing, "What is this? ", one, params=GREEDY)).text for one in (NOISE, OTHER, NOISE)]
+    assert answers[0] == answers[2] != answers[1]
+    assert (await seeing.ask("What is this? ", GREEDY)).text not in answers
+
+
+async def test_a_picture_costs_its_tokens_and_the_same_one_costs_them_once(seeing: Engine) -> None:
+    words = await seeing.count([user("Look: what?")])
+    whole = await seeing.count([shown("Look: ", NOISE, "what?")])
+    assert whole >= words + TOKENS
+    first = await ask(seeing, "Look: ", NOISE, "what?")
+    assert first.of(Prefix)[0].total == whole
+    assert (first.done.usage.reused, first.done.usage.prefilled) == (0, whole)
+    again = [shown("Look: ", NOISE, "what?"), assistant(first.text), user("And now?")]
+    second = await seeing.ask(again, FEW)
+    assert second.done.usage.reused >= whole
+    assert second.done.usage.prefilled == second.of(Prefix)[0].total - second.done.usage.reused
+
+
+async def test_another_picture_in_its_place_is_computed_from_there_on(seeing: Engine) -> None:
+    first = await ask(seeing, "The same words before. ", NOISE, "what?")
+    other = await ask(seeing, "The same words before. ", OTHER, "what?")
+    total = first.of(Prefix)[0].total
+    assert 0 < other.done.usage.reused <= total - TOKENS
+    assert other.done.usage.prefilled >= TOKENS
+    back = await ask(seeing, "The same words before. ", NOISE, "what?")
+    assert back.done.usage.reused >= other.done.usage.reused
+
+
+@pytest.mark.parametrize(
+    "after", [(NOISE, "b"), (NOISE, OTHER, "b"), ("a ", NOISE, NOISE, "b"), (NOISE, RED, "b", RED)]
+)
+async def test_answers_do_not_depend_on_reuse(
+    engines: Engines, tiny: Path, projector: Path, seeing: Engine, after: tuple[bytes | str, ...]
+) -> None:
+    await ask(seeing, NOISE, "something else behind it")
+    await ask(seeing, "a ", NOISE, OTHER)
+    warm = await ask(seeing, *after, params=GREEDY)
+    fresh = await engines.load("llama", tiny, projector=str(projector), kv_type="f32", flash_attention=False)
+    cold = await ask(fresh, *after, params=GREEDY)
+    assert warm.text == cold.text
+    assert cold.done.usage.reused == 0
+    assert sum((warm.done.usage.reused, warm.done.usage.prefilled)) == cold.done.usage.prefilled
+
+
+async def test_a_conversation_with_a_picture_is_parked_and_comes_back(seeing: Engine) -> None:
+    """Several conversations, each longer than what idle lanes may keep."""
+    talk = "words that fill the lane " * 12
+    first = await ask(seeing, talk, NOISE, "one")
+    for number in range(5):
+        await seeing.ask(f"{number} another conversation " * 20, FEW)
+    back = await ask(seeing, talk, NOISE, "one")
+    assert back.done.usage.prefilled <= 2
+    assert back.text == first.text
+
+
+async def test_a_window_too_small_counts_the_pictures(engines: Engines, tiny: Path, projector: Path) -> None:
+    engine = await engines.load("llama", tiny, num_ctx=64, projector=str(projector))
+    with pytest.raises(ContextOverflow) as refused:
+        await ask(engine, NOISE, OTHER, RED)
+    assert refused.value.additional > 64
+    assert (await ask(engine, "short")).done.usage.generated == 8
+
+
+async def test_progress_and_cancel_go_through_a_picture(engines: Engines, tiny: Path, projector: Path) -> None:
+    """Batches of eight tokens: a picture of sixteen is two of them, and a cancel between them leaves nothing half."""
+    engine = await engines.load("llama", tiny, projector=str(projector), num_batch=8, kv_type="f32")
+    whole = await ask(engine, "words before it. ", NOISE, "?")
+    steps = [event.done for event in whole.of(Prefill)]
+    assert steps == sorted(steps)
+    fresh = await engines.load("llama", tiny, projector=str(projector), num_batch=8, kv_type="f32")
+    begin = next(place for place, step in enumerate(steps) if step >= steps[0] + 16)
+
+    def stop(number: int, event: Event) -> None:
+        if isinstance(event, Prefill) and event.done >= steps[begin]:
+            fresh.host.cancel(number)
+
+    cut = await fresh.ask([shown("words before it. ", NOISE, "?")], FEW, on_event=stop)
+    assert cut.done.finish_reason == "cancelled"
+    assert cut.done.state_valid
+    after = await ask(fresh, "words before it. ", NOISE, "?")
+    assert after.text == whole.text
+    assert after.done.usage.reused + after.done.usage.prefilled == steps[-1]
+
+
+JPEG_HEAD = b"\xff\xd8\xff\xe0\x00\x10JFIF\x00\x01\x01\x00\x00\x01\x00\x01\x00\x00"
+UNUSABLE = {
+    "no picture at all": (b"hello, I am a text", "PNG, JPEG, GIF or BMP"),
+    "a format that is not read": (b"RIFF\x00\x00\x00\x00WEBPVP8 ", "PNG, JPEG, GIF or BMP"),
+    "cut in its header": (RED[:20], "cut off or broken"),
+    "cut in its pixels": (RED[:-40], "cannot be decoded"),
+    "without pixels": (png_of(0, 5, b""), "no pixels"),
+    "more pixels than a camera has": (png_of(30_000, 30_000, b""), "million pixels"),
+    "more inside than it says": (png_of(4, 4, bytes(3_000_000)), "holds more than it says"),
+    "less inside than it says": (png_of(400, 400, bytes(10)), "cannot be decoded"),
+    "a jpeg without a frame": (JPEG_HEAD, "cut off or broken"),
+    "a gif of a header alone": (b"GIF89a\x05\x00\x05\x00\x00\x00\x00", "cannot be decoded"),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+async def test_a_broken_picture_costs_its_turn(seeing: Engine, name: str) -> None:
+    data, reason = UNUSABLE[name]
+    told = [user("Words."), assistant("Yes."), shown("And this? ", data)]
+    with pytest.raises(PictureUnusable, match=reason) as refused:
+        await seeing.ask(told, FEW)
+    assert refused.value.index == 2
+    assert (await ask(seeing, "And this? ", NOISE)).done.usage.generated == 8
+
+
+async def test_what_is_too_large_or_elsewhere_is_refused_before_anything_reads_it(seeing: Engine) -> None:
+    large = {"role": "user", "content": [picture(b"\x89PNG\r\n\x1a\n" + bytes(MOST_BYTES))]}
+    with pytest.raises(PictureUnusable, match="larger than 20 MB"):
+        await seeing.ask([large], FEW)
+    for address in ("http://127.0.0.1/secret.png", "file:///etc/passwd", "data:image/png,plain"):
+        part = {"type": "image_url", "image_url": {"url": address}}
+        with pytest.raises(UnsupportedFeature, match="picture"):
+            await seeing.ask([{"role": "user", "content": [part]}], FEW)
+    with pytest.raises(PictureUnusable, match="base64"):
+        await seeing.ask([{"role": "user", "content": [{"type": "image_url", "image_url": "data:;base64,!!"}]}], FEW)
+    sound = {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}]}
+    with pytest.raises(UnsupportedFeature, match="input_audio"):
+        await seeing.ask([sound], FEW)
+
+
+async def test_words_that_look_like_a_picture_are_words(seeing: Engine) -> None:
+    assert (await seeing.ask("<__media__> <image>", FEW)).done.usage.generated == 8
+    one = await ask(seeing, "<__media__>", NOISE)
+    assert one.done.usage.prefilled + one.done.usage.reused < 2 * TOKENS + 60
+
+
+async def test_models_with_a_window_see_a_picture_as_a_whole(
+    engines: Engines, tiny_window: Path, tmp_path: Path
+) -> None:
+    """Gemma's pictures look at themselves in both directions, in a memory that cannot be cut at will."""
+    beside = write_tiny_projector(tmp_path / "mmproj.gguf", kind="gemma3", image=64)
+    options: dict[str, Any] = {"projector": str(beside), "kv_type": "f32", "flash_attention": False}
+    engine = await engines.load("llama", tiny_window, **options)
+    assert engine.loaded.capabilities["vision"] is True
+    await ask(engine, "before ", NOISE, "first words behind it")
+    warm = await ask(engine, "before ", NOISE, "other words behind it", params=GREEDY)
+    cold = await ask(
+        await engines.load("llama", tiny_window, **options), "before ", NOISE, "other words behind it", params=GREEDY
+    )
+    assert warm.text == cold.text
+    narrow = await engines.load("llama", tiny_window, num_batch=2, **options)
+    with pytest.raises(UnsupportedFeature, match="a picture of 4 tokens in batches of 2"):
+        await ask(narrow, NOISE)
+
+
+@pytest.mark.parametrize("fault", ["another width", "not there", "cut off", "a model", "positions in two dimensions"])
+async def test_a_projector_that_cannot_be_used_leaves_a_model_for_words(
+    engines: Engines, tiny: Path, projector: Path, tmp_path: Path, fault: str
+) -> None:
+    beside, model = tmp_path / "mmproj-bad.gguf", tiny
+    if fault == "another width":
+        write_tiny_projector(beside, width=128)
+    elif fault == "cut off":
+        beside.write_bytes(projector.read_bytes()[:3000])
+    elif fault == "a model":
+        beside.write_bytes(tiny.read_bytes())
+    elif fault == "positions in two dimensions":
+        model = write_tiny_gguf(tmp_path / "mrope.gguf", shape="qwen2vl")
+        beside.write_bytes(projector.read_bytes())
+    engine = await engines.load("llama", model, projector=str(beside))
+    assert engine.loaded.capabilities["vision"] is False
+    assert any("images are refused: the projector mmproj-bad.gguf" in one for one in engine.loaded.warnings)
+    with pytest.raises(UnsupportedFeature, match="image_url"):
+        await ask(engine, NOISE)
+    assert (await ask(engine, "words")).done.usage.generated == 8
+
+
+async def test_a_template_that_leaves_a_picture_out_says_so(engines: Engines, tmp_path: Path, projector: Path) -> None:
+    cutting = CHATML.replace("message['content']", "message['content'][:40]")
+    model = write_tiny_gguf(tmp_path / "cutting.gguf", template=cutting)
+    engine = await engines.load("llama", model, projector=str(projector))
+    with pytest.raises(TemplateFailed, match="left a picture out"):
+        await ask(engine, "more than forty characters, so that it is cut ", NOISE)
+
+
+async def test_prompts_are_in_no_log(engines: Engines, seeing: Engine) -> None:
+    await ask(seeing, "a secret between us ", NOISE)
+    log = engines.log.read_text()
+    assert "secret" not in log
+    assert "__media_" not in log
+
+
+def test_the_projector_of_the_tests_is_one(projector: Path) -> None:
+    assert gguf.GGUFReader(projector).get_field("general.architecture").contents() == "clip"
