@@ -26,6 +26,9 @@ State = Literal["running", "not_running", "restarting", "stale", "unreachable", 
 START_HINT = "start it with `modeld start`"
 #: Reasons of a release after which the next owner is on its way.
 COMES_BACK = frozenset({"restart", "upgrade", "lost", "withdrawn"})
+#: How a process ended that said nothing: nobody knows whether anybody starts it again.
+CRASH = "crash"
+CRASHED_TEXT = "modeld ended unexpectedly; if it does not come back by itself, start it with `modeld start`"
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,13 +42,22 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Detection(msgspec.Struct, frozen=True, kw_only=True):
-    """`targets` in the order to try: the owner first, then the oldest live instance. Empty unless running."""
+    """`targets` in the order to try: the owner first, then the oldest live instance. Empty unless running.
+
+    `crashed`: restarting, or stale, after an end that nobody meant.
+    """
 
     state: State
     targets: tuple[Target, ...] = ()
     last_seen: float | None = None
     stopped: bool = False
+    crashed: bool = False
     hint: str = ""
+
+    @property
+    def doing(self) -> str:
+        """What is waited for, after "modeld, which"."""
+        return "ended unexpectedly" if self.crashed else "is restarting"
 
     def error(self, hint: str = "") -> DaemonError:
         """The typed error of this state. `hint` is added where the kind takes one."""
@@ -58,7 +70,9 @@ class Detection(msgspec.Struct, frozen=True, kw_only=True):
             "not_installed": DaemonNotInstalled,
         }
         default = "install it with `pip install modeld`" if self.state == "not_installed" else START_HINT
+        told = (CRASHED_TEXT,) if self.crashed and self.state == "restarting" else ()
         return kinds[self.state](
+            *told,
             hint=hint or self.hint or default,
             last_seen=self.last_seen,
             retryable=self.state in ("restarting", "running"),
@@ -75,9 +89,9 @@ def detect(survey: Survey, *, grace: float, noticed: Mapping[str, float], instal
     last, age = _last_end(survey, noticed)
     if last == "":
         return Detection(state="not_running" if installed else "not_installed")
-    if last in COMES_BACK or last == "crash":
+    if last in COMES_BACK or last == CRASH:
         recent = age is not None and -RACE_S <= age <= grace
-        return Detection(state="restarting" if recent else "stale", last_seen=age)
+        return Detection(state="restarting" if recent else "stale", last_seen=age, crashed=last == CRASH)
     return Detection(state="not_running", last_seen=age, stopped=True)
 
 
@@ -96,20 +110,20 @@ def _target(view: LeaseView | PresenceView, *, owner: bool) -> Target:
 
 
 def _last_end(survey: Survey, noticed: Mapping[str, float]) -> tuple[str, float | None]:
-    """How the last instance ended: its reason or `crash`, "" when there never was one; and how long ago."""
+    """How the last instance ended: its reason or CRASH, "" when there never was one; and how long ago."""
     ends: list[tuple[float, str]] = []
     last = survey.last
     if last is not None and last.same_boot:
         if last.standing == "released":
             ends.append((last.age_s, last.released_reason))
         elif last.dead:
-            ends.append((min(last.age_s, noticed.get(last.instance, last.age_s)), "crash"))
+            ends.append((min(last.age_s, noticed.get(last.instance, last.age_s)), CRASH))
     for view in survey.instances:
         if view.ended_age_s is not None:
             ends.append((view.ended_age_s, view.ended_reason))
         elif view.dead and view.same_boot and view.instance in noticed:
-            ends.append((noticed[view.instance], "crash"))
+            ends.append((noticed[view.instance], CRASH))
     if not ends:
-        return ("crash", None) if last is not None else ("", None)
+        return (CRASH, None) if last is not None else ("", None)
     age, reason = min(ends)
     return reason, age

@@ -10,7 +10,7 @@ import anyio.from_thread
 import msgspec
 import pytest
 
-from acp_bridge.daemon.locate import Detection
+from acp_bridge.daemon.locate import CRASHED_TEXT, Detection
 from acp_bridge.models import Advertised
 from bridge_fakes import Bench, FakeDaemon, bridge, conversation, opened, row, running, says
 from shared.errors import ModeldError, NotOwner
@@ -60,6 +60,39 @@ async def test_a_gap_that_does_not_end_is_one_retryable_line(bench: Bench) -> No
             await client.prompt(session, "hi")
         assert refused.value.kind == "daemon_restarting"
         assert refused.value.retryable
+
+
+async def test_a_modeld_that_was_killed_is_not_called_restarting(bench: Bench) -> None:
+    quick(bench, gap_wait=0.1)
+    bench.records.detection = msgspec.structs.replace(RESTARTING, crashed=True)
+    async with opened(bench) as (client, session):
+        with pytest.raises(ModeldError) as refused:
+            await client.prompt(session, "hi")
+        assert refused.value.message == CRASHED_TEXT
+        assert "Waiting for modeld, which ended unexpectedly" in str(client.updates)
+
+
+async def test_a_modeld_killed_in_the_middle_of_an_answer_is_not_called_restarting(bench: Bench) -> None:
+    quick(bench, gap_wait=0.1)
+    async with anyio.create_task_group() as group:
+        daemon = FakeDaemon(bench.folder / "run")
+        bench.attach(daemon)
+        group.start_soon(daemon.serve)
+        async with opened(bench) as (client, session):
+
+            async def dies(params: api.TurnParams, emit: Any, cancelled: anyio.Event) -> api.TurnResult:
+                emit(api.TextDelta(text="half"))
+                await daemon.peers[-1].drain()
+                bench.records.detection = msgspec.structs.replace(RESTARTING, crashed=True)
+                daemon.close()
+                await anyio.sleep_forever()
+                raise AssertionError
+
+            daemon.script = dies
+            with pytest.raises(ModeldError) as failed:
+                await client.prompt(session, "hi")
+            assert (failed.value.kind, failed.value.message) == ("daemon_restarting", CRASHED_TEXT)
+        group.cancel_scope.cancel()
 
 
 async def test_after_a_stop_nobody_waits(bench: Bench) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.daemon.locate import detect
+from acp_bridge.daemon.locate import CRASHED_TEXT, detect
 from shared.errors import DaemonNotInstalled, DaemonNotRunning, DaemonRestarting, DaemonStale, DaemonUnreachable
 from shared.lease.reader import LeaseView, PresenceView, Survey
 
@@ -69,6 +69,17 @@ def test_each_state_is_a_typed_error(survey: Survey, noticed: dict[str, float], 
     error = state(survey, noticed=noticed).error()
     assert type(error) is expected
     assert error.hint  # type: ignore[attr-defined]
+
+
+def test_nobody_is_said_to_restart_what_was_killed() -> None:
+    killed = state(Survey(last=lease("dead", 5.0, dead=True)), noticed={"o": 5.0})
+    assert (killed.state, killed.doing) == ("restarting", "ended unexpectedly")
+    assert killed.error().message == CRASHED_TEXT
+    assert killed.error().retryable
+    asked = state(Survey(last=lease("released", 1.0, released_reason="restart")))
+    assert (asked.doing, asked.error().message) == ("is restarting", DaemonRestarting().message)
+    long_ago = state(Survey(last=lease("dead", 500.0, dead=True)), noticed={"o": 400.0})
+    assert "without releasing" in long_ago.error().message
 
 
 def test_nothing_installed() -> None:
