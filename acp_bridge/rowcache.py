@@ -5,12 +5,12 @@ Advisory: what executes is resolved against the library itself. A file that cann
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from shared import private
 from shared.catalog.entry import ModelEntry
 from shared.protocol.api import SlotStateName, Status
 
@@ -72,10 +72,8 @@ class RowCache:
         data = msgspec.json.encode(Remembered(entries=tuple(light(entry) for entry in entries), seen=seen))
         if data == self._written:
             return
-        part = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
-            part.write_bytes(data)
-            part.replace(self._path)
+            private.write(self._path, data)
         except OSError:
             return
         self._written = data

@@ -7,11 +7,12 @@ be read or written only makes each bridge count for itself.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
+
+from shared import private
 
 FILE_NAME = "bridge.gone"
 
@@ -42,9 +43,7 @@ class Departures:
             return {}
 
     def _write(self, notes: dict[str, float]) -> None:
-        part = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
-            part.write_bytes(msgspec.json.encode(notes))
-            part.replace(self._path)
+            private.write(self._path, msgspec.json.encode(notes))
         except OSError:
             return

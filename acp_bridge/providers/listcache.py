@@ -5,7 +5,6 @@ Advisory: what is called is what the endpoint has then. A file that cannot be re
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import msgspec
 
 from acp_bridge.picker import RemoteModel
 from acp_bridge.providers.config import Provider
+from shared import private
 
 FILE_NAME = "remote.rows"
 
@@ -50,11 +50,9 @@ class ListCache:
             if provider.name in models and not provider.models
         }
         data = msgspec.json.encode(listed, order="sorted")
-        part = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
             if self._path.exists() and self._path.read_bytes() == data:
                 return
-            part.write_bytes(data)
-            part.replace(self._path)
+            private.write(self._path, data)
         except OSError:
             return

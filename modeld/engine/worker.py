@@ -255,6 +255,7 @@ def take_pipes() -> tuple[int, int]:
 def main(arguments: list[str]) -> None:
     """Entry of the process; `arguments` as in the module's first line."""
     source, sink = take_pipes()
+    os.umask(0o077)  # what a native library writes is as private as what we write
     options = dict(zip(arguments[1::2], arguments[2::2], strict=True))
     owner = int(options["--owner"])
     end_with_owner(owner)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from shared.catalog import atomic
+from shared import private
 from shared.catalog.fingerprint import long_path
 from shared.catalog.group import FileRecord
 from shared.catalog.scan import Candidate
@@ -53,7 +53,7 @@ def write(path: Path, content: CacheContent) -> None:
     """Replace the file in one step. Raises OSError (a read-only root, a full disk)."""
     payload = msgspec.msgpack.encode(content)
     data = MAGIC + hashlib.blake2b(payload, digest_size=32).hexdigest().encode() + b"\n" + payload
-    atomic.write(path, data)
+    private.write(path, data)
 
 
 def merged(ours: dict[str, FileRecord], stored: dict[str, FileRecord]) -> dict[str, FileRecord]:

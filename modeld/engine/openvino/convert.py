@@ -18,6 +18,7 @@ import msgspec
 
 from modeld.engine.openvino.library import Library, reason_of
 from modeld.engine.openvino.limit import lift_limit
+from shared import private
 from shared.catalog.fingerprint import fingerprint
 from shared.errors import DiskFull, ModelLoadFailed
 
@@ -54,7 +55,7 @@ def converted(library: Library, source: Path, digest: str, cache: Path, name: st
     folder = cache / re.sub(r"[^A-Za-z0-9._-]", "_", digest or source.name)
     if is_whole(folder, library.digest(), source):
         return folder, False
-    cache.mkdir(parents=True, exist_ok=True)
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     sweep(cache, library.digest())
     work = cache / f"{folder.name}.{os.getpid()}.tmp"
     shutil.rmtree(work, ignore_errors=True)
@@ -146,7 +147,7 @@ def _place(work: Path, folder: Path, runtime: str, source: Path, name: str) -> P
         source_size=source.stat().st_size,
         digest=_digest(work),
     )
-    (work / DESCRIPTION).write_bytes(msgspec.json.encode(description))
+    private.write(work / DESCRIPTION, msgspec.json.encode(description))
     if folder.exists():
         shutil.rmtree(folder)
     try:

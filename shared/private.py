@@ -1,16 +1,20 @@
-"""Writes a small file so that readers see the old content or the new, never a part."""
+"""The one rule for files under the data root: readable by their owner alone, from their first byte on."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 
 MAX_TRIES = 6
 
 
+def opener(path: str, flags: int) -> int:
+    """For `open(..., opener=opener)`: a file that is made by it is 0600, whatever the umask says."""
+    return os.open(path, flags, 0o600)
+
+
 def write(path: Path, data: bytes) -> None:
-    """Replace `path` in one step, readable by its owner alone. Raises OSError."""
+    """Replace `path` in one step, so that readers see the old content or the new, never a part. Raises OSError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
     try:
@@ -18,8 +22,10 @@ def write(path: Path, data: bytes) -> None:
             file.write(data)
         _replace(temporary, path)
     except BaseException:
-        with contextlib.suppress(OSError):
+        try:
             os.unlink(temporary)
+        except OSError:
+            pass  # the first error is the one to tell
         raise
 
 
