@@ -97,13 +97,15 @@ class Jobs:
 
     async def remove(self, name: str) -> api.RemoveResult:
         """Raises ModelNotFound, ModelInUse, UnsupportedFeature, RootUnusable."""
-        from shared.catalog.remove import remove
+        from modeld.removal import remove_whole
 
         entry = await self._slot.find(name)
         rows = await anyio.to_thread.run_sync(self._library.rows)
         used = self._in_use()
         result = await anyio.to_thread.run_sync(
-            lambda: remove(entry, rows, lambda paths: used[1] if used[0].intersection(paths) else None)
+            lambda: remove_whole(
+                entry, rows, lambda paths: used[1] if used[0].intersection(paths) else None, self._root
+            )
         )
         self._library.refresh()
         return result

@@ -12,6 +12,7 @@ from modeld.cli.context import Context, print_json, size_text
 from modeld.cli.library import SCAN_SECONDS
 from shared.errors import DaemonNotRunning, DaemonStale
 from shared.protocol import api
+from shared.words import counted
 
 
 def main(options: argparse.Namespace) -> int:
@@ -23,7 +24,8 @@ def main(options: argparse.Namespace) -> int:
     if options.json:
         print_json(result)
     else:
-        print(f"removed {', '.join(result.removed)} ({size_text(result.freed_bytes)})")
+        parked = f", with {counted(result.parked, 'parked conversation')}" if result.parked else ""
+        print(f"removed {', '.join(result.removed)} ({size_text(result.freed_bytes)}){parked}")
     return codes.OK
 
 
@@ -37,12 +39,12 @@ async def _by_daemon(context: Context, model: str) -> api.RemoveResult | None:
 
 
 def _alone(context: Context, model: str) -> api.RemoveResult:
+    from modeld.removal import remove_whole
     from shared.catalog.library import Library
-    from shared.catalog.remove import remove
 
     library = Library(context.root, context.settings)
     try:
         entry = library.find(model, SCAN_SECONDS)
-        return remove(entry, library.rows(), lambda paths: None)
+        return remove_whole(entry, library.rows(), lambda paths: None, context.root)
     finally:
         library.close()

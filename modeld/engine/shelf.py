@@ -125,24 +125,8 @@ class Shelf:
         path.unlink(missing_ok=True)
 
     def _header(self, path: Path) -> ShelfHeader | None:
-        try:
-            with _opened(path) as file:
-                magic, digest, length = _PREFIX.unpack(_read_exactly(file.fileno(), _PREFIX.size))
-                if magic != MAGIC or length > _MOST_HEADER:
-                    return None
-                encoded = _read_exactly(file.fileno(), length)
-                whole = os.fstat(file.fileno()).st_size
-        except (OSError, EOFError):
-            return None
-        if hashlib.sha256(encoded).digest() != digest:
-            return None
-        try:
-            header = msgspec.msgpack.decode(encoded, type=ShelfHeader)
-        except (msgspec.DecodeError, msgspec.ValidationError):
-            return None
-        consistent = len(header.lengths) == len(header.parts) - 1 and all(part > 0 for part in header.parts)
-        exact = whole == _PREFIX.size + length + sum(header.parts)
-        return header if header.key == self._key and consistent and exact and header.tokens else None
+        header = header_of(path)
+        return header if header is not None and header.key == self._key else None
 
     def _parts(self, shelved: Shelved) -> list[mmap.mmap] | None:
         if self._header(shelved.path) != shelved.header:
@@ -159,6 +143,28 @@ class Shelf:
         except (OSError, EOFError):
             return None
         return parts if _digest(parts) == shelved.header.digest else None
+
+
+def header_of(path: Path) -> ShelfHeader | None:
+    """What a file says of itself; None where it is not whole, or no such file."""
+    try:
+        with _opened(path) as file:
+            magic, digest, length = _PREFIX.unpack(_read_exactly(file.fileno(), _PREFIX.size))
+            if magic != MAGIC or length > _MOST_HEADER:
+                return None
+            encoded = _read_exactly(file.fileno(), length)
+            whole = os.fstat(file.fileno()).st_size
+    except (OSError, EOFError):
+        return None
+    if hashlib.sha256(encoded).digest() != digest:
+        return None
+    try:
+        header = msgspec.msgpack.decode(encoded, type=ShelfHeader)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return None
+    consistent = len(header.lengths) == len(header.parts) - 1 and all(part > 0 for part in header.parts)
+    exact = whole == _PREFIX.size + length + sum(header.parts)
+    return header if consistent and exact and header.tokens else None
 
 
 def identity_key(identity: ResolvedIdentity) -> str:
@@ -189,6 +195,17 @@ def trim(folder: Path, limit: int) -> tuple[int, int]:
             break
         path.unlink(missing_ok=True)
         left, count, freed = left - size, count + 1, freed + size
+    return count, freed
+
+
+def forget(folder: Path, model: str) -> tuple[int, int]:
+    """Delete what was parked of one model; how many files, and their bytes."""
+    count = freed = 0
+    for path, size, _ in list(files_under(folder)):
+        header = header_of(path)
+        if header is not None and header.model == model:
+            path.unlink(missing_ok=True)
+            count, freed = count + 1, freed + size
     return count, freed
 
 

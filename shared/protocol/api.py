@@ -643,8 +643,11 @@ class RemoveParams(Fenced, kw_only=True):
 
 
 class RemoveResult(Value, kw_only=True):
+    """`removed` paths; `parked`: conversations of the model that were kept on disk."""
+
     removed: list[str]
     freed_bytes: int
+    parked: int = 0
 
 
 # --- coordination and life ---------------------------------------------------------------------

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,22 @@ def sweep(cache: Path, runtime: str, now: float | None = None) -> list[str]:
             shutil.rmtree(folder, ignore_errors=True)
             removed.append(folder.name)
     return removed
+
+
+def forget(cache: Path, sources: Sequence[str]) -> tuple[list[str], int]:
+    """Remove the conversions of these files: their folders, and the bytes they took."""
+    removed, freed = [], 0
+    for description in cache.glob(f"*/{DESCRIPTION}"):
+        folder = description.parent
+        try:
+            found = msgspec.json.decode(description.read_bytes(), type=Conversion)
+        except (OSError, msgspec.MsgspecError):
+            continue  # not described by us: not ours to remove
+        if found.source in sources:
+            freed += sum(each.stat().st_size for each in folder.iterdir())
+            shutil.rmtree(folder, ignore_errors=True)
+            removed.append(str(folder))
+    return removed, freed
 
 
 def _is_stale(folder: Path, runtime: str) -> bool:
