@@ -14,11 +14,10 @@ from acp_bridge.install.change import FileChange
 from acp_bridge.install.editors import EDITORS, CannotInstall, Plan, Wanted
 from acp_bridge.install.places import Surroundings
 from shared.paths import home
+from shared.remedy import fleeting
 
 #: An editor's command that installs an extension and does not end is given up. Seconds.
 COMMAND_SECONDS = 120.0
-#: Folders of interpreters that a cleaner may remove at any time.
-_FLEETING = ("/uv/archive-", "/uv/builds-", "\\uv\\cache\\", "/pipx/.cache/")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -93,7 +92,7 @@ def _carry_out(plan: Plan, *, dry: bool, removes: bool) -> int:
     if not todo and not plan.commands:
         print("nothing to change")
     failed = [command for command in plan.commands if not _ran(command)]
-    if any(mark in sys.executable for mark in _FLEETING):
+    if fleeting(sys.executable):
         lasting = "install modeld to stay, as with `uv tool install modeld`"
         print(f"acp-bridge: {sys.executable} is in a cache: {lasting}", file=sys.stderr)
     for hint in plan.hints:

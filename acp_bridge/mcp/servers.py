@@ -19,6 +19,7 @@ import msgspec
 from acp_bridge.mcp.asking import Asking
 from acp_bridge.mcp.tool import McpTool, reason_of
 from acp_bridge.session.face import ToolFailed
+from shared.remedy import install_command
 
 if TYPE_CHECKING:
     from acp_bridge.session.forms import AsksForms
@@ -168,4 +169,4 @@ async def _load(module: str) -> Any:
     try:
         return await anyio.to_thread.run_sync(importlib.import_module, module)
     except ImportError as error:
-        raise ToolFailed("the MCP library is not installed; `pip install 'modeld[mcp]'`") from error
+        raise ToolFailed(f"the MCP library is not installed; `{install_command('mcp')}`") from error

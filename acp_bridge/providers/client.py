@@ -25,6 +25,7 @@ from shared.errors import (
     WaitTimeout,
 )
 from shared.protocol import api
+from shared.remedy import install_command
 
 if TYPE_CHECKING:
     import httpx2
@@ -54,7 +55,9 @@ def http() -> Any:
         import httpx2
     except ImportError as error:
         raise BackendUnavailable(
-            backend="remote", reason="the HTTP library is not installed", hint="pip install 'modeld[remote]'"
+            backend="remote",
+            reason="the HTTP library is not installed",
+            hint=f"install it with `{install_command('remote')}`",
         ) from error
     return httpx2
 

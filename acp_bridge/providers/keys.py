@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from shared.errors import BackendUnavailable
+from shared.remedy import install_command
 
 if TYPE_CHECKING:
     from acp_bridge.providers.config import Provider
@@ -43,7 +44,7 @@ def _from_keyring(provider: Provider) -> str:
         raise BackendUnavailable(
             backend=provider.name,
             reason="the keyring library is not installed",
-            hint="pip install 'modeld[remote]', or use key_env",
+            hint=f"`{install_command('remote')}`, or use key_env",
         ) from error
     try:
         found = (keyring.get_password(SERVICE, provider.key_keyring) or "").strip()

@@ -14,6 +14,7 @@ from modeld.cli.client import reach
 from modeld.cli.context import Context, print_json, size_text
 from shared.errors import ModeldError
 from shared.protocol import api
+from shared.remedy import called, install_command
 
 #: A command waits this long for a cold scan of a big library to finish.
 SCAN_SECONDS = 20.0
@@ -30,8 +31,8 @@ def main(options: argparse.Namespace) -> int:
     if options.json:
         print_json(result)
         return codes.OK
-    print(table(result.rows) if result.rows else "no models: `modeld pull starter` fetches a small one")
-    for line in next_steps(result.rows):
+    print(table(result.rows) if result.rows else f"no models: `{called('modeld')} pull starter` fetches a small one")
+    for line in next_steps(result.rows, called("modeld")):
         print(line)
     for problem in result.problems:
         print(f"modeld: {problem}", file=sys.stderr)
@@ -94,8 +95,8 @@ def table(rows: Sequence[api.LibraryRow]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def next_steps(rows: Sequence[api.LibraryRow]) -> list[str]:
-    """What can be done with them, and what it costs, from the actions that each row allows."""
+def next_steps(rows: Sequence[api.LibraryRow], modeld: str = "modeld") -> list[str]:
+    """What can be done with them, and what it costs, from the actions that each row allows. `modeld`: its name here."""
     allowed: dict[str, list[str]] = {}
     for row in rows:
         for action in row.actions:
@@ -103,16 +104,16 @@ def next_steps(rows: Sequence[api.LibraryRow]) -> list[str]:
     loaded = next(iter(allowed.get("unload", ())), "")
     lines = []
     if allowed.get("activate"):
-        lines.append("`modeld load NAME` makes one of them resident.")
+        lines.append(f"`{modeld} load NAME` makes one of them resident.")
     if allowed.get("switch"):
         held = loaded or "the model that is resident"
-        lines.append(f"`modeld load NAME --switch` unloads {held} and drops its warm context.")
+        lines.append(f"`{modeld} load NAME --switch` unloads {held} and drops its warm context.")
     if loaded:
-        lines.append(f"`modeld unload` frees the memory of {loaded}, with its warm context.")
+        lines.append(f"`{modeld} unload` frees the memory of {loaded}, with its warm context.")
     if allowed.get("start_modeld"):
-        lines.append("modeld is not running: `modeld start` makes them usable.")
+        lines.append(f"modeld is not running: `{modeld} start` makes them usable.")
     if allowed.get("install_engine"):
-        lines.append("No engine is installed: `pip install 'modeld[llama]'` or `pip install 'modeld[openvino]'`.")
+        lines.append(f"No engine is installed: `{install_command('openvino')}`, or the same with [llama].")
     return ["", *lines] if lines else []
 
 
@@ -124,11 +125,11 @@ def _add(folder: str | None) -> int:
     path = Path(folder).expanduser().absolute()
     if not path.is_dir():
         print(f"modeld: {path} is not a folder", file=sys.stderr)
-        return codes.NOT_FOUND
+        return codes.USAGE
     from modeld.cli.configfile import add_folder
 
     file, added = add_folder(path)
     print(f"{path} is {'now' if added else 'already'} among the model folders ({file})")
     if added:
-        print("A running modeld sees it after `modeld restart`.")
+        print(f"A running modeld sees it after `{called('modeld')} restart`.")
     return codes.OK

@@ -11,6 +11,7 @@ from modeld.cli.client import Connection, reach
 from modeld.cli.context import Context, Progress, print_json, show_event, size_text
 from shared.errors import DaemonError
 from shared.protocol import api
+from shared.remedy import called
 
 
 def main(options: argparse.Namespace) -> int:
@@ -29,7 +30,8 @@ def main(options: argparse.Namespace) -> int:
     else:
         print(f"{result.name} is in the library ({size_text(result.size_bytes)}): {result.path}")
         if asked is None:
-            print("Next: `modeld start`, then `acp-bridge install zed` (or jetbrains, vscode, neovim).")
+            start, install = called("modeld"), called("acp-bridge")
+            print(f"Next: `{start} start`, then `{install} install zed` (or jetbrains, vscode, neovim).")
     return codes.OK
 
 

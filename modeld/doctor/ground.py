@@ -15,8 +15,10 @@ from modeld.doctor.finding import Finding
 from shared.errors import ModeldError
 from shared.paths import DataRoot, config_file, data_root, home
 from shared.protocol import api
+from shared.remedy import install_command
 from shared.settings import SettingInvalid, Settings, load_settings
 from shared.version import __version__
+from shared.words import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -143,7 +145,7 @@ def engines() -> list[Finding]:
         for one in found
     ]
     if not any(one.importable for one in found):
-        fix = "`pip install 'modeld[openvino]'` (prebuilt) or `pip install 'modeld[llama]'` (needs a C++ compiler)"
+        fix = f"`{install_command('openvino')}` (prebuilt), or the same with [llama] (needs a C++ compiler)"
         rows.append(Finding(what="engines", verdict="problem", text="none is installed", fix=fix))
     return rows
 
@@ -171,7 +173,7 @@ def memory_and_models(where: DataRoot, limits: Settings, *, resident: bool) -> l
     if not entries:
         rows.append(Finding(what="library", verdict="note", text="no models", fix="`modeld pull starter` fetches one"))
         return rows
-    rows.append(Finding(what="library", text=f"{len(entries)} models"))
+    rows.append(Finding(what="library", text=counted(len(entries), "model")))
     able = [entry for entry in entries if entry.backends]
     needs = {
         entry.name: fit.estimate(entry, free=memory.free, reserve=reserve, least=limits.least_context) for entry in able

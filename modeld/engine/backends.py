@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shared.errors import BackendUnavailable
+from shared.remedy import install_command
 
 if TYPE_CHECKING:
     from modeld.engine.contract import AbortFlag, Engine
@@ -19,11 +20,6 @@ ORDER = ("llama", "openvino")
 SCRIPT_VARIABLE = "MODELD_SCRIPTED_ENGINE"
 _DISTRIBUTIONS = {"llama": "llama-cpp-python", "openvino": "openvino-genai"}
 _PACKAGES = {"llama": "llama_cpp", "openvino": "openvino_genai"}
-_HINTS = {
-    "llama": "install it with `pip install 'modeld[llama]'` (needs a C++ compiler)",
-    "openvino": "install it with `pip install 'modeld[openvino]'`",
-    "none": "start modeld with --backend llama or --backend openvino",
-}
 
 
 class Availability(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +54,15 @@ def choose(setting: str) -> str:
 
 def unavailable(backend: str, reason: str) -> BackendUnavailable:
     """The typed error with the way out."""
-    return BackendUnavailable(backend=backend, reason=reason, hint=_HINTS.get(backend, "see `modeld doctor`"))
+    return BackendUnavailable(backend=backend, reason=reason, hint=_hint(backend))
+
+
+def _hint(backend: str) -> str:
+    if backend == "none":
+        return "start modeld with --backend llama or --backend openvino"
+    if backend not in _PACKAGES:
+        return "see `modeld doctor`"
+    return f"install it with `{install_command(backend)}`{' (needs a C++ compiler)' if backend == 'llama' else ''}"
 
 
 def _look(backend: str) -> Availability:

@@ -8,6 +8,7 @@ from shared.catalog.entry import ModelEntry
 from shared.catalog.identity import AUTO, RequestedIdentity, ResolvedIdentity
 from shared.errors import BackendMismatch, BackendUnavailable, ModelLoadFailed
 from shared.protocol.api import ActiveModel, LoadConfig, Sampling
+from shared.remedy import install_command
 from shared.settings import Settings
 
 
@@ -54,7 +55,7 @@ def require_servable(entry: ModelEntry, backend: str) -> None:
         raise BackendUnavailable(
             backend="none",
             reason="this modeld runs without an engine",
-            hint="install one and restart: `pip install 'modeld[llama]'` or `pip install 'modeld[openvino]'`",
+            hint=f"install one and restart: `{install_command('openvino')}`, or the same with [llama]",
         )
     if backend == "scripted":
         return

@@ -10,6 +10,7 @@ from shared.catalog.capability import Serveable
 from shared.catalog.entry import ModelEntry
 from shared.catalog.servable import refusal, served_by
 from shared.protocol.api import LibraryRow, RowAction, RowState, Status
+from shared.remedy import install_command
 
 #: What may be done in each state. "away" is the gap while modeld restarts, "stopped" after a stop and
 #: past the grace, "switch" a model that is not loaded while another one is.
@@ -27,9 +28,8 @@ ACTIONS: dict[str, tuple[RowAction, ...]] = {
     "not servable": (),
     "rejected": (),
 }
-#: The backend of a modeld that found no engine, and what there is to say about it.
+#: The backend of a modeld that found no engine.
 NO_ENGINE = "none"
-NO_ENGINE_TEXT = "modeld runs without an engine: `pip install 'modeld[openvino]'` (or [llama]), then `modeld restart`"
 
 
 class Live(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ def hidden_reason(entries: Iterable[ModelEntry], live: Live) -> str:
     other = max(others, key=lambda name: (others[name], name))
     total = sum(others.values())
     if backend == NO_ENGINE:
-        return f"{total} {'model is' if total == 1 else 'models are'} here, but {NO_ENGINE_TEXT}"
+        return f"{total} {'model is' if total == 1 else 'models are'} here, but {no_engine_text()}"
     models = "model needs" if total == 1 else "models need"
     return f"{total} more {models} the {other} backend; modeld serves {backend} (`modeld restart --backend {other}`)"
 
@@ -94,6 +94,12 @@ def _unusable(entries: Iterable[ModelEntry], live: Live) -> str:
     return f"{models[0].name} cannot run: {reasons[0]}{more}; see `modeld library`"
 
 
+def no_engine_text() -> str:
+    """What there is to say about a modeld that found no engine."""
+    add = install_command("openvino")
+    return f"modeld runs without an engine: `{add}` (or [llama]), then `modeld restart`"
+
+
 def missing_reason(name: str, entries: Sequence[ModelEntry], live: Live) -> str:
     """Why a remembered pick is not among the picker's rows. Call it only when it is not."""
     entry = next((entry for entry in entries if entry.name == name), None)
@@ -105,7 +111,7 @@ def missing_reason(name: str, entries: Sequence[ModelEntry], live: Live) -> str:
         return entry.problem
     backend = live.serveable.backend
     if backend == NO_ENGINE:
-        return NO_ENGINE_TEXT
+        return no_engine_text()
     if backend:
         return f"{entry.reasons.get(backend, 'not servable')}; modeld serves {backend}"
     return "modeld is stopped; start it with `modeld start`" if live.serveable.ever else "modeld has not been started"
@@ -156,7 +162,7 @@ def _state(entry: ModelEntry, live: Live) -> tuple[RowState, str, str]:
     if serveable.standing == "none":
         return "not loaded", "stopped", serveable.state
     if serveable.backend == NO_ENGINE:
-        return "not servable", "no engine", NO_ENGINE_TEXT
+        return "not servable", "no engine", no_engine_text()
     if not served_by(serveable.backend, entry.backends):
         reason = refusal(entry, serveable.backend, shards=len(entry.shards) or 1)
         return "not servable", "not servable", f"{reason}; modeld serves {serveable.backend}"

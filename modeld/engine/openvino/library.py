@@ -6,11 +6,10 @@ import re
 import sys
 from typing import Any
 
-from shared.errors import BackendUnavailable
+from modeld.engine.backends import unavailable
 
 #: Tokens evaluated in one step: what a cancel in prefill waits for (0.1 to 0.5 s on two cores).
 CHUNK = 256
-_HINT = "install it with `pip install 'modeld[openvino]'`"
 
 #: Results must not depend on how a prompt was split, or reuse would change answers: with the engine's
 #: own choice (bf16 where the CPU has it, activations quantised on the fly) 15 % of greedy answers
@@ -27,7 +26,7 @@ class Library:
             import openvino
             import openvino_genai
         except (ImportError, OSError) as error:
-            raise BackendUnavailable(backend="openvino", reason=str(error), hint=_HINT) from error
+            raise unavailable("openvino", str(error)) from error
         self.openvino: Any = openvino
         self.genai: Any = openvino_genai
 
