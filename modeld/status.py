@@ -32,7 +32,7 @@ def build(daemon: Daemon) -> api.Status:
         queue=_queue(slot),
         jobs=_jobs(slot),
         sessions=daemon.server.sessions,
-        clients=daemon.server.clients,
+        clients=daemon.server.editors,
         effective_context=active.num_ctx if active is not None else None,
         memory=_memory(slot),
         pending_reload=slot.pending_reload,

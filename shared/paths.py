@@ -30,14 +30,31 @@ class DataRoot:
 
 
 def data_root(environ: Mapping[str, str] = os.environ) -> DataRoot:
-    """`MODELD_DATA_ROOT`, else the platform's per-user data folder. Raises RootUnusable where no home is known."""
+    """`MODELD_DATA_ROOT`, else the platform's per-user data folder.
+
+    Raises RootUnusable where no home is known, and for a name that no record could hold.
+    """
     explicit = environ.get("MODELD_DATA_ROOT")
     if explicit:
-        return DataRoot(Path(explicit).expanduser().absolute())
+        return DataRoot(_nameable(Path(explicit).expanduser().absolute()))
     _need_home(environ, "MODELD_DATA_ROOT")
     import platformdirs  # 18 ms, needed only here
 
-    return DataRoot(Path(platformdirs.user_data_dir(APP, appauthor=False)))
+    return DataRoot(_nameable(Path(platformdirs.user_data_dir(APP, appauthor=False))))
+
+
+def _nameable(path: Path) -> Path:
+    """Records, messages and the database hold text: a path of other bytes cannot stand in them."""
+    try:
+        str(path).encode("utf-8")
+    except UnicodeEncodeError as error:
+        from shared.errors import RootUnusable
+
+        shown = ascii(str(path))
+        hint = "set MODELD_DATA_ROOT to a folder whose name is UTF-8"
+        message = f"{shown} cannot be the data root: its name is not UTF-8; {hint}"
+        raise RootUnusable(message, path=shown, hint=hint) from error
+    return path
 
 
 def config_file(environ: Mapping[str, str] = os.environ) -> Path:

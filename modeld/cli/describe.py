@@ -7,6 +7,7 @@ import argparse
 from modeld.cli import codes
 from modeld.cli.context import Context, load_config, print_json, size_text
 from shared.protocol import api
+from shared.words import counted
 
 
 def main(options: argparse.Namespace) -> int:
@@ -19,7 +20,7 @@ def main(options: argparse.Namespace) -> int:
     able = [name for name in ("tools", "thinking", "vision", "fim", "embedding_only") if getattr(info, name)]
     print(f"{info.name}: {info.architecture}, {info.parameters / 1e6:.0f} M parameters, {size_text(info.size_bytes)}")
     print(f"  backend   {info.backend}" if info.servable else f"  not servable: {info.reason}")
-    print(f"  context   trained on {info.context_train} tokens")
+    print(f"  context   trained on {counted(info.context_train, 'token')}")
     print(f"  abilities {', '.join(able) or 'chat'}")
     if info.plan is not None:
         print(f"  memory    {plan_text(info.plan)}")

@@ -36,9 +36,16 @@ def main(options: argparse.Namespace) -> int:
 
 
 async def _load(connection: Connection, options: argparse.Namespace, progress: Progress) -> api.LoadResult:
-    status = await connection.call("status", api.Fenced(), api.Status)
-    if options.switch and status.active is not None and status.active.name != options.model and not options.json:
-        print(consequence(status.active.name, options.model))
+    told: list[str] = []
+
+    def seen(event: api.Event) -> None:
+        if isinstance(event, api.Loading) and event.unloads and not told and not options.json:
+            # said when it is about to happen: the model was found, checked and has room
+            told.append(consequence(event.unloads, event.model))
+            progress.end()
+            print(told[0], flush=True)
+        show_event(progress, event)
+
     busy, wait = on_busy(options)
     params = api.LoadParams(
         model=options.model,
@@ -47,9 +54,7 @@ async def _load(connection: Connection, options: argparse.Namespace, progress: P
         on_busy=busy,
         wait_s=wait,
     )
-    return await connection.call(
-        "model/load", params, api.LoadResult, lambda event: show_event(progress, event), limit=None
-    )
+    return await connection.call("model/load", params, api.LoadResult, seen, limit=None)
 
 
 def consequence(active: str, requested: str) -> str:

@@ -8,6 +8,7 @@ import msgspec
 
 from modeld.cli import codes
 from modeld.cli.context import Context, print_json, size_text
+from shared.words import counted
 
 
 class ParkedReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,8 +35,8 @@ def main(options: argparse.Namespace) -> int:
         print_json(report)
         return codes.OK
     if options.clear:
-        print(f"deleted {deleted} parked conversations ({size_text(freed)})")
+        print(f"deleted {counted(deleted, 'parked conversation')} ({size_text(freed)})")
     else:
         state = f"at most {size_text(limit)}" if limit else "off: the setting parked_disk_bytes is 0"
-        print(f"{report.files} parked conversations on disk, {size_text(report.bytes)} ({state})")
+        print(f"{counted(report.files, 'parked conversation')} on disk, {size_text(report.bytes)} ({state})")
     return codes.OK

@@ -33,16 +33,28 @@ def main(arguments: list[str]) -> int:
             return 2
     try:
         return serve(backend, quiet=quiet, arguments=["serve", *arguments])
-    except ModeldError as error:
-        print(f"modeld: {error.message}", file=sys.stderr)
-        return 1
     except Exception as error:
-        from shared.endpoint.faults import EndpointError
+        return _told(_sole(error))
 
-        if not isinstance(error, (EndpointError, OSError)):
-            raise
+
+def _sole(error: BaseException) -> BaseException:
+    """The one exception inside nested groups: the tasks of the daemon wrap what ended them."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _told(error: BaseException) -> int:
+    """One line for what people can mend; anything else is a defect of ours, raised as it is."""
+    from shared.endpoint.faults import EndpointError
+
+    if isinstance(error, ModeldError):
+        print(f"modeld: {error.message}", file=sys.stderr)
+    elif isinstance(error, (EndpointError, OSError)):
         print(f"modeld: cannot serve: {error}", file=sys.stderr)
-        return 1
+    else:
+        raise error
+    return 1
 
 
 def serve(backend: str | None, *, quiet: bool, arguments: list[str]) -> int:

@@ -6,6 +6,7 @@ import argparse
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import anyio
@@ -16,13 +17,19 @@ from modeld.cli.client import Connection, targets
 from modeld.cli.context import Context
 from modeld.cli.takeover import hand_over, is_older
 from shared.errors import DaemonError, DaemonUnreachable, ModeldError
+from shared.lease import presence
+from shared.lease.pulse import PULSE_SECONDS
 from shared.lease.reader import PresenceView, survey
 from shared.protocol import api
+from shared.remedy import called, install_command
 from shared.version import __version__
 
 #: From spawn to the first answer, on a cold and loaded disk.
 READY_SECONDS = 20.0
 _POLL = 0.02
+#: Beyond the time between two looks of a living instance at its own records.
+_MEND_GRACE = 2.0
+_MEND_POLL = 0.1
 
 
 def main(options: argparse.Namespace) -> int:
@@ -35,7 +42,7 @@ def main(options: argparse.Namespace) -> int:
 
 async def start(context: Context, backend: str | None) -> int:
     """See `main`."""
-    running = await _running(context)
+    running = await _running(context) or await _mended(context)
     if running is not None:
         if is_older(running.hello.version):
             return await hand_over(context, running, backend, None)
@@ -79,12 +86,29 @@ async def _running(context: Context) -> Connection | None:
     return None
 
 
+async def _mended(context: Context) -> Connection | None:
+    """Somebody who lives behind a record that cannot be read: it is waited for until it has written it anew."""
+    deadline = anyio.current_time() + PULSE_SECONDS + _MEND_GRACE
+    told = False
+    while anyio.current_time() < deadline:
+        names = await anyio.to_thread.run_sync(presence.illegible, context.root, time.time(), PULSE_SECONDS * 2)
+        if not names:
+            return await _running(context) if told else None
+        if not told:
+            told = True
+            print("modeld: a record is damaged; waiting for its modeld to write it anew", file=sys.stderr)
+        await anyio.sleep(_MEND_POLL)
+    return await _running(context)
+
+
 def _report(connection: Connection, what: str, backend: str | None) -> int:
     hello = connection.hello
     version = "" if hello.version == __version__ else f", version {hello.version}, newer than this command"
     print(f"modeld {what} (pid {connection.target.pid}, backend {hello.backend}{version})")
     if backend not in (None, "auto", hello.backend):
-        print(f"It serves {hello.backend}, not {backend}: `modeld restart --backend {backend}` changes that.")
+        print(
+            f"It serves {hello.backend}, not {backend}: `{called('modeld')} restart --backend {backend}` changes that."
+        )
     if hello.backend == "none" and backend != "none":
         print(_engine_advice())
     return codes.OK
@@ -96,8 +120,8 @@ def _engine_advice() -> str:
 
     backend = next((one.backend for one in available() if one.importable), None)
     if backend is not None:
-        return f"It runs without an engine: `modeld restart --backend {backend}` changes that."
-    return "No engine is installed: `pip install 'modeld[openvino]'`, then `modeld restart`."
+        return f"It runs without an engine: `{called('modeld')} restart --backend {backend}` changes that."
+    return f"No engine is installed: `{install_command('openvino')}`, then `{called('modeld')} restart`."
 
 
 def _spawn(context: Context, backend: str | None) -> tuple[subprocess.Popen[bytes], Path]:
@@ -155,4 +179,5 @@ def _tail(path: Path) -> str:
         lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except OSError:
         return ""
-    return lines[-1].removeprefix("modeld: ") if lines else ""
+    words = [line.strip(" |+-") for line in lines]  # the border of an exception group says nothing
+    return next((line.removeprefix("modeld: ") for line in reversed(words) if line), "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from modeld.cli.context import size_text
 from shared.protocol import api
+from shared.words import counted
 
 
 def text(status: api.Status) -> str:
@@ -21,7 +22,7 @@ def text(status: api.Status) -> str:
             *_work(status),
             *_memory(status.memory),
             *_notes(status),
-            f"clients    {status.clients} connected, {status.sessions} sessions",
+            f"clients    {status.clients} connected, {counted(status.sessions, 'session')}",
             *_last(status),
         ]
     )
@@ -31,7 +32,7 @@ def _model(status: api.Status) -> list[str]:
     active = status.active
     if active is None:
         return [f"model      none (last: {status.hint_model})"] if status.hint_model else ["model      none"]
-    layers = f", {active.gpu_layers} layers on the GPU" if active.gpu_layers else ""
+    layers = f", {_layers(active.gpu_layers)} on the GPU" if active.gpu_layers else ""
     split = f", split {'/'.join(f'{part:g}' for part in active.tensor_split)}" if active.tensor_split else ""
     lines = [
         (
@@ -48,6 +49,10 @@ def _model(status: api.Status) -> list[str]:
     if active.adapters:
         lines.append(f"           adapters {', '.join(active.adapters)}")
     return lines
+
+
+def _layers(number: int) -> str:
+    return "all layers" if number < 0 else counted(number, "layer")
 
 
 def _work(status: api.Status) -> list[str]:
@@ -88,7 +93,9 @@ def _last(status: api.Status) -> list[str]:
     if status.last_error is not None:
         lines.append(f"last error {status.last_error.get('message', '')}")
     if status.abandoned_turns:
-        lines.append(f"           {status.abandoned_turns} turns were lost with the modeld before this one")
+        lost = counted(status.abandoned_turns, "turn")
+        were = "was" if status.abandoned_turns == 1 else "were"
+        lines.append(f"           {lost} {were} lost with the modeld before this one")
     return lines
 
 
@@ -96,7 +103,7 @@ def turn_text(turn: api.TurnResult) -> str:
     """Counts and times of one turn."""
     usage, times = turn.usage, turn.timings
     by = f" by {turn.by}" if turn.by else ""
-    counts = f"{usage.reused} tokens reused, {usage.prefilled} prefilled, {usage.generated} generated"
+    counts = f"{counted(usage.reused, 'token')} reused, {usage.prefilled} prefilled, {usage.generated} generated"
     waits = (
         f"queued {times.queued_s:.1f} s, loaded {times.load_s:.1f} s" if times.queued_s + times.load_s >= 0.1 else ""
     )

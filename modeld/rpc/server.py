@@ -70,13 +70,8 @@ class Server:
     # --- counts --------------------------------------------------------------------------------
 
     @property
-    def clients(self) -> int:
-        """Greeted connections."""
-        return sum(1 for connection in self._connections.values() if connection.client is not None)
-
-    @property
     def editors(self) -> int:
-        """Greeted connections that are no commands of a moment."""
+        """Greeted connections that are no commands of a moment: one that asks for the status is not a part of it."""
         return sum(1 for connection in self._connections.values() if connection.is_editor)
 
     def has(self, number: int) -> bool:

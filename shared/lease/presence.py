@@ -118,6 +118,23 @@ def list_records(root: DataRoot) -> list[PresenceRecord]:
     return sorted(found, key=lambda record: record.age_rank)
 
 
+def illegible(root: DataRoot, now: float, silent: float) -> list[str]:
+    """Instances whose record cannot be read and who showed a sign of life within `silent` seconds of wall `now`.
+
+    One that lives puts its record back at its next look. Raises OSError but for a missing folder.
+    """
+    found = []
+    for path in _newest(root):
+        try:
+            decode_presence(disk.read(path))
+        except RecordUnreadable:
+            if abs(now - _modified(pulse_file(root, path.stem))) < silent:
+                found.append(path.stem)
+        except OSError:
+            continue  # just swept
+    return found
+
+
 def is_dead(record: PresenceRecord, me: Identity) -> bool:
     """Whether the instance ended in order or its process is proven dead."""
     if record.ended is not None:

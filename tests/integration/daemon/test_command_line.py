@@ -86,6 +86,10 @@ def test_a_whole_day(modeld: Command) -> None:
     assert "model      b" in text
     assert modeld.json("load", "b")["active"]["name"] == "b"
     assert modeld("load", "nothing", code=codes.NOT_FOUND).stderr.count("\n") == 1
+    mistyped = modeld("load", "nothing", "--switch", code=codes.NOT_FOUND)
+    assert not mistyped.stdout, "what would be unloaded is said when it is known that it will be"
+    assert modeld.json("status")["active"]["name"] == "b"
+    assert "0 connected" in modeld("status").stdout, "the command that asks is no client"
     assert "b is unloaded" in modeld("unload").stdout
     assert "no model was loaded" in modeld("unload").stdout
     assert "context 1024" in modeld("describe", "a", "--ctx", "1024").stdout
@@ -117,6 +121,32 @@ def test_restart_comes_back_with_the_same_backend(modeld: Command) -> None:
     assert modeld.json("status")["backend"] == "none"
 
 
+def test_a_damaged_record_starts_no_second_modeld(modeld: Command) -> None:
+    """The instance behind it lives and writes its record anew at its next look: a start waits for that."""
+    modeld("start", "--backend", "scripted")
+    (view,) = survey(modeld.root).living
+    (modeld.root.instances / f"{view.instance}.json").write_bytes(b"{ cut")
+    again = modeld("start", "--backend", "scripted")
+    assert "a record is damaged" in again.stderr
+    assert f"is running already (pid {view.pid}" in again.stdout
+    assert [one.pid for one in survey(modeld.root).living] == [view.pid]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not take such names")
+@pytest.mark.parametrize("arguments", [("start",), ("serve",), ("status",), ("library",)])
+def test_a_root_whose_name_is_no_text_is_refused_in_a_sentence(
+    modeld: Command, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    modeld.environ["MODELD_DATA_ROOT"] = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    try:
+        refused = modeld(*arguments, code=codes.FAILED)
+    finally:
+        modeld.environ["MODELD_DATA_ROOT"] = str(modeld.root.path)
+    assert refused.stderr.count("\n") == 1
+    assert "its name is not UTF-8; set MODELD_DATA_ROOT to" in refused.stderr
+    assert "caf\\udce9" in refused.stderr
+
+
 def test_a_bad_setting_names_its_source(modeld: Command) -> None:
     modeld.environ["MODELD_QUEUE_LIMIT"] = "many"
     assert "MODELD_QUEUE_LIMIT" in modeld("status", code=codes.USAGE).stderr
@@ -141,7 +171,7 @@ def test_a_folder_is_added_to_the_library(modeld: Command, tmp_path: Path) -> No
     assert "already among" in modeld("library", "add", str(folder)).stdout
     assert "# mine" in config.read_text(encoding="utf-8")
     assert [row["name"] for row in modeld.json("library")["rows"]] == ["a", "b", "c"]
-    modeld("library", "add", str(tmp_path / "nowhere"), code=codes.NOT_FOUND)
+    modeld("library", "add", str(tmp_path / "nowhere"), code=codes.USAGE)
 
 
 @pytest.mark.parametrize("running", [False, True])

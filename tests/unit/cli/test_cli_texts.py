@@ -12,6 +12,7 @@ from modeld.cli.library import next_steps
 from modeld.cli.load import consequence
 from modeld.cli.statustext import text
 from shared.protocol import api
+from shared.words import counted
 
 pytestmark = pytest.mark.unit
 
@@ -109,7 +110,7 @@ PARTS = {
     "last turn": "cancelled_by_other by VS Code",
     "last turn's counts": "100 tokens reused, 20 prefilled, 7 generated",
     "last turn's timings": "queued 1.5 s, loaded 2.5 s; prefill 0.4 s, first token 0.5 s, 31.2 tokens/s",
-    "abandoned turns": "1 turns were lost",
+    "abandoned turns": "1 turn was lost",
 }
 
 
@@ -132,6 +133,21 @@ def test_an_empty_slot_says_so_and_names_the_last_model() -> None:
     assert "none (last: qwen)" in text(api.Status(generation=7, hint_model="qwen", **bare))
 
 
+def test_numbers_have_the_right_word() -> None:
+    assert [counted(number, "model") for number in (0, 1, 2, 1024)] == [
+        "0 models",
+        "1 model",
+        "2 models",
+        "1,024 models",
+    ]
+    one = msgspec.structs.replace(
+        FULL, sessions=1, abandoned_turns=2, active=msgspec.structs.replace(ACTIVE, gpu_layers=-1)
+    )
+    assert "1 session\n" in text(one)
+    assert "2 turns were lost" in text(one)
+    assert "all layers on the GPU" in text(one)
+
+
 def row(name: str, *actions: api.RowAction) -> api.LibraryRow:
     return api.LibraryRow(
         name=name, title=name, backend="llama", format="gguf", path="/m", size_bytes=1, actions=list(actions)
@@ -151,6 +167,7 @@ def test_the_library_says_what_can_be_done_and_what_it_costs() -> None:
     assert "`modeld start`" in next_steps([row("a", "start_modeld")])[1]
     assert "pip install" in next_steps([row("a", "install_engine")])[1]
     assert next_steps([row("a")]) == []
+    assert next_steps([row("a", "activate")], "/opt/bin/modeld")[1].startswith("`/opt/bin/modeld load NAME`")
 
 
 def test_a_switch_is_told_in_the_words_of_every_face() -> None:
