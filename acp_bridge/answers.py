@@ -19,6 +19,7 @@ from acp_bridge.session.events import Shown
 from acp_bridge.thinking import LEVELS, thinking_levels
 from shared.errors import ContextOverflow, ModeldError, ModelSwitchRequired, ResolutionMiss, UnsupportedFeature
 from shared.protocol import api
+from shared.words import counted
 
 if TYPE_CHECKING:
     from acp_bridge.core import Core
@@ -33,13 +34,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked. `messages(sees)` renders the history for a model that sees images or does not.
 
     `asks`: the user is asked before another client is hurt; `always_switch`: they agreed before. `trim` leaves out
-    whole exchanges behind the first `head` messages when the history does not fit; else that is ContextOverflow.
+    whole exchanges behind the system's messages when the history does not fit; else that is ContextOverflow.
     """
 
     model: str
     messages: Callable[[bool], list[dict[str, Any]]]
     images: int = 0
-    head: int = 0
     tools: list[dict[str, Any]] = []
     params: api.Sampling = msgspec.field(default_factory=api.Sampling)
     conversation: str | None = None
@@ -198,7 +198,7 @@ class Answers:
     ) -> api.TurnResult:
         params = api.TurnParams(
             model=model,
-            messages=_without(messages, request.head, left),
+            messages=_without(messages, left),
             tools=request.tools,
             params=request.params,
             conversation=request.conversation,
@@ -227,11 +227,12 @@ class Answers:
         *,
         certain: bool = False,
     ) -> int:
-        """How many messages behind the head have to be left out for a `window` of tokens (0: not known yet)."""
+        """How many messages behind the system's have to be left out for a `window` of tokens (0: not known yet)."""
         if not window or (not certain and context.estimate(messages) < window - context.reserve(window)):
             return 0
         counted = await cancel.race(lambda: model.count(messages, request.tools))
-        return context.drop(messages[request.head :], counted.each[request.head :], counted.total, window)
+        head = context.head_length(messages)
+        return context.drop(messages[head:], counted.each[head:], counted.total, window)
 
 
 def _unseen(event: Shown) -> None:
@@ -252,11 +253,13 @@ def unseen_text(count: int, model: str) -> str:
 
 def trimmed_text(count: int, window: int) -> str:
     """Told when messages were left out. Pure."""
-    messages = "message" if count == 1 else "messages"
-    return f"The first {count} {messages} no longer fit the window of {window:,} tokens and were left out."
+    first = "message no longer fits" if count == 1 else f"{count:,} messages no longer fit"
+    left = "was" if count == 1 else "were"
+    return f"The first {first} the window of {counted(window, 'token')} and {left} left out."
 
 
-def _without(messages: Sequence[dict[str, Any]], head: int, left: int) -> list[dict[str, Any]]:
+def _without(messages: Sequence[dict[str, Any]], left: int) -> list[dict[str, Any]]:
+    head = context.head_length(messages)
     return [*messages[:head], *messages[head + left :]]
 
 

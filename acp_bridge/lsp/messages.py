@@ -49,14 +49,6 @@ def image_count(history: Sequence[wire.Message]) -> int:
     return sum(isinstance(part, wire.Image) for message in history for part in _parts(message))
 
 
-def head_length(messages: Sequence[dict[str, Any]]) -> int:
-    """How many messages at the head are the system's: they are never left out."""
-    for place, message in enumerate(messages):
-        if message["role"] != "system":
-            return place
-    return len(messages)
-
-
 def _parts(message: wire.Message) -> list[wire.MessagePart]:
     return [wire.Text(text=message.content)] if isinstance(message.content, str) else message.content
 

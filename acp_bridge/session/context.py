@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shared.errors import ContextOverflow
+from shared.words import counted
 
 #: After dropping, this part of the window is filled, so that the next turns keep the same head (and its warm KV).
 FILL = 0.6
@@ -60,10 +61,18 @@ def drop(messages: Sequence[dict[str, Any]], each: Sequence[int], total: int, wi
     raise ContextOverflow(context=window, resident=0, additional=overhead + sum(each[last:]))
 
 
+def head_length(messages: Sequence[dict[str, Any]]) -> int:
+    """How many messages at the head are the system's: they are never left out."""
+    for place, message in enumerate(messages):
+        if message["role"] != "system":
+            return place
+    return len(messages)
+
+
 def left_out(count: int, window: int) -> str:
     """The sentence that says what is left out."""
-    messages = "message" if count == 1 else "messages"
+    first, fit, it = ("message", "fits", "is") if count == 1 else (f"{count:,} messages", "fit", "are")
     return (
-        f"The first {count} {messages} of this conversation no longer fit the window of {window:,} tokens and are "
-        "left out. `/compact` summarises them instead."
+        f"The first {first} of this conversation no longer {fit} the window of {counted(window, 'token')} and {it} "
+        f"left out. `/compact` summarises {'it' if count == 1 else 'them'} instead."
     )

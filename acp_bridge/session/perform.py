@@ -14,6 +14,7 @@ from acp_bridge.session.face import ToolFailed
 from acp_bridge.session.state import messages_of
 from shared.errors import ModeldError
 from shared.protocol import api
+from shared.words import counted
 
 if TYPE_CHECKING:
     from acp_bridge.core import Core
@@ -85,11 +86,12 @@ class Performer:
             return f"{found.id} is remote; its window is {found.context or 'not known'}."
         messages = messages_of(live.conversation.events)[live.conversation.dropped :]
         bound = core.bound(found)
-        counted = await bound.count([{"role": "system", "content": core.system(live, found)}, *messages], [])
+        used = await bound.count([{"role": "system", "content": core.system(live, found)}, *messages], [])
         window = f"{bound.window:,}" if bound.window else "not known until the model is loaded"
         dropped = live.conversation.dropped
-        left = f", {dropped} earlier messages are left out" if dropped else ""
-        return f"{counted.total:,} tokens in {len(messages)} messages{left}; the window of {found.name} is {window}."
+        left = f", {counted(dropped, 'earlier message')} left out" if dropped else ""
+        held = f"{counted(used.total, 'token')} in {counted(len(messages), 'message')}{left}"
+        return f"{held}; the window of {found.name} is {window}."
 
     async def _compact(self, live: LiveConversation, turn: Turn, argument: str) -> str:
         """Have the model summarise the conversation, and go on from the summary."""

@@ -311,7 +311,7 @@ class Turn:
         if not window or (not certain and context.estimate(messages) < window - context.reserve(window)):
             return
         counted = await self.cancel.race(lambda: model.count(messages, tools))
-        head = len(messages) - len(messages_of(self.recorder.conversation.events)[self.recorder.conversation.dropped :])
+        head = 1 if model.system else 0
         each = counted.each[head:]
         leave = context.drop(messages[head:], each, counted.total, window)
         if leave:

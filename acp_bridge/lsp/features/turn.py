@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from acp_bridge.lsp import wire
-from acp_bridge.lsp.messages import chat_messages, chat_tools, head_length, image_count
+from acp_bridge.lsp.messages import chat_messages, chat_tools, image_count
 from acp_bridge.lsp.shown import Shown
 from acp_bridge.lsp.window import Work
 from shared.protocol import api
@@ -47,7 +47,6 @@ async def _turn(window: Window, params: wire.TurnParams, work: Work) -> wire.Tur
         model=work.model,
         messages=lambda sees: chat_messages(params.messages, sees=sees),
         images=image_count(params.messages),
-        head=head_length(chat_messages(params.messages)),
         tools=chat_tools(params.tools),
         params=_sampling(params),
         conversation=params.conversation,

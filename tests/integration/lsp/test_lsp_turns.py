@@ -9,6 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
+from acp_bridge.lsp.features import turn as turn_feature
+from acp_bridge.lsp.messages import chat_messages
 from bridge_fakes import Bench, Emit, FakeDaemon, active, result, row, says, until_cancelled
 from lsp_fakes import Window, window
 from shared.errors import ContextOverflow, EngineFailed, ModeldError, ModelNotFound, UnsupportedFeature
@@ -152,7 +154,9 @@ async def test_a_typed_error_arrives_as_it_is(pair: tuple[Window, FakeDaemon], e
     assert caught.value.data == error.data
 
 
-async def test_a_history_that_does_not_fit_is_refused_or_trimmed_aloud(pair: tuple[Window, FakeDaemon]) -> None:
+async def test_a_history_that_does_not_fit_is_refused_or_trimmed_aloud(
+    pair: tuple[Window, FakeDaemon], monkeypatch: pytest.MonkeyPatch
+) -> None:
     editor, daemon = pair
 
     async def script(params: api.TurnParams, emit: Emit, cancelled: anyio.Event) -> api.TurnResult:
@@ -172,8 +176,16 @@ async def test_a_history_that_does_not_fit_is_refused_or_trimmed_aloud(pair: tup
     with pytest.raises(ContextOverflow) as caught:
         await editor.turn("alpha", messages=messages).end()
     assert caught.value.context == 1000
+    rendered: list[int] = []
+
+    def counting(history: Any, **more: Any) -> Any:
+        rendered.append(1)
+        return chat_messages(history, **more)
+
+    monkeypatch.setattr(turn_feature, "chat_messages", counting)
     turn = editor.turn("alpha", messages=messages, overflow="trim")
     ended = await turn.end()
+    assert len(rendered) == 1, "a long history is put into words once, whatever is left out of it"
     assert ended["leftOut"] == 2
     assert [message["content"] for message in daemon.turns[-1].messages] == ["s", "c"]
     assert "The first 2 messages no longer fit the window of 1,000 tokens" in turn.events[0]["text"]

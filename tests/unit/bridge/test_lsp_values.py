@@ -8,11 +8,12 @@ from acp_bridge.daemon.locate import Detection
 from acp_bridge.forecast import Room, forecasts, planned, reserve_bytes
 from acp_bridge.lsp import wire
 from acp_bridge.lsp.inline import CUT_STEP, PREFIX_MOST, SUFFIX_MOST, Around, around, tidy, worth_asking
-from acp_bridge.lsp.messages import chat_messages, chat_tools, head_length, image_count
+from acp_bridge.lsp.messages import chat_messages, chat_tools, image_count
 from acp_bridge.lsp.progress import stage_text, turn_event
 from acp_bridge.lsp.rows import Seen, library_models, picker_models, shown
 from acp_bridge.lsp.state import service_status, settled, slot_progress
 from acp_bridge.picker import RemoteModel
+from acp_bridge.session.context import head_length
 from shared.catalog.fit import Fit, Verdict
 from shared.errors import UnsupportedFeature
 from shared.protocol import api
@@ -220,7 +221,7 @@ def test_thinking_levels_and_sentences() -> None:
     with pytest.raises(UnsupportedFeature):
         require_thinking(row("a"), "high")
     assert unseen_text(2, "a") == "The 2 images are left out: a does not see images."
-    assert trimmed_text(1, 4096).startswith("The first 1 message no longer")
+    assert trimmed_text(1, 4096) == "The first message no longer fits the window of 4,096 tokens and was left out."
 
 
 # --- forecasts ---------------------------------------------------------------------------------
