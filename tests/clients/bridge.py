@@ -7,36 +7,22 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from clients.child import AnsweredError, Child, JsonObject
 from clients.schema import WireCheck
 
 ANSWER_SECONDS = 120.0
-EXIT_SECONDS = 20.0  # for a busy machine; the benches tell how long it takes
-
-JsonObject = dict[str, Any]
 Answerer = Callable[[str, JsonObject], JsonObject]
 
 
-class BridgeError(Exception):
+class BridgeError(AnsweredError):
     """The error a bridge answered with."""
-
-    def __init__(self, error: JsonObject) -> None:
-        super().__init__(json.dumps(error))
-        self.code: int = error["code"]
-        self.message: str = error["message"]
-        self.data: JsonObject = error.get("data") or {}
-
-    @property
-    def kind(self) -> str:
-        return str(self.data.get("kind", ""))
 
 
 @dataclass
@@ -92,7 +78,7 @@ def allow_once(method: str, params: JsonObject) -> JsonObject:
     return {"outcome": {"outcome": "selected", "optionId": wanted["optionId"]}}
 
 
-class Bridge:
+class Bridge(Child):
     """One spawned bridge, driven over its stdio."""
 
     def __init__(
@@ -111,74 +97,18 @@ class Bridge:
         self.updates: list[JsonObject] = []
         self.asked: list[tuple[str, JsonObject]] = []
         self.on_other: Callable[[JsonObject], None] | None = None
-        self.stderr = cwd / f"bridge-{time.monotonic_ns()}.stderr"
         self._lock = threading.Lock()
         self._waiting: dict[int | str, Pending] = {}
         self._text_ids = text_ids
         self._next = 0
         self._reading = threading.Event()
         self._reading.set()
-        self.spawned = time.monotonic()
-        with self.stderr.open("wb") as errors:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env=dict(environ),
-                cwd=cwd,
-                start_new_session=group,
-            )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        super().__init__(command, environ, cwd, name="bridge", group=group)
 
     # --- life --------------------------------------------------------------------------------------
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        code = self.close()
-        if kind is None:
-            assert code == 0, f"the bridge ended with {code}: {self.errors()}"
-            assert not self.check.problems, "\n".join(self.check.problems)
-
-    def close(self) -> int:
-        """End of input, as an editor does it; kills what does not end by itself. The exit code."""
-        if self.process.stdin is not None and not self.process.stdin.closed:
-            try:
-                self.process.stdin.close()
-            except BrokenPipeError:
-                pass
-        try:
-            code = self.process.wait(EXIT_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            code = -1000
-        self._end()
-        return code
-
-    def kill(self) -> None:
-        """As an editor that is closed: no warning."""
-        self.process.kill()
-        self.process.wait()
-        self._end()
-
-    def _end(self) -> None:
-        self._reader.join(EXIT_SECONDS)
-        for stream in (self.process.stdin, self.process.stdout):
-            if stream is not None:
-                try:
-                    stream.close()
-                except BrokenPipeError:
-                    pass
-
-    def errors(self) -> str:
-        """What the bridge wrote to stderr."""
-        return self.stderr.read_text(errors="replace")[-2000:]
+    def problems(self) -> list[str]:
+        return self.check.problems
 
     def pause_reading(self) -> None:
         """Leave what comes in the pipe; one line that was waited for may still be read."""
@@ -197,9 +127,7 @@ class Bridge:
         """One raw line."""
         with self._lock:
             self.check.to_agent(line)
-            assert self.process.stdin is not None
-            self.process.stdin.write(line.encode() + b"\n")
-            self.process.stdin.flush()
+            self.write(line.encode() + b"\n")
 
     def notify(self, method: str, params: JsonObject) -> None:
         self.send({"jsonrpc": "2.0", "method": method, "params": params})
@@ -281,7 +209,7 @@ class Bridge:
 
     # --- reading -----------------------------------------------------------------------------------
 
-    def _read(self) -> None:
+    def read(self) -> None:
         assert self.process.stdout is not None
         for raw in iter(self.process.stdout.readline, b""):
             self._reading.wait()

@@ -7,36 +7,22 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from clients.child import AnsweredError, Child, JsonObject
 from shared.protocol.framing import HeaderFramer, Oversized
 
 ANSWER_SECONDS = 60.0
-EXIT_SECONDS = 5.0
 LIMIT = 1 << 26
 
-JsonObject = dict[str, Any]
 
-
-class LspError(Exception):
+class LspError(AnsweredError):
     """The error the bridge answered with."""
-
-    def __init__(self, error: JsonObject) -> None:
-        super().__init__(json.dumps(error))
-        self.code: int = error["code"]
-        self.message: str = error["message"]
-        self.data: JsonObject = error.get("data") or {}
-
-    @property
-    def kind(self) -> str:
-        return str(self.data.get("kind", ""))
 
 
 class Pending:
@@ -57,7 +43,7 @@ class Pending:
         return [event["type"] for event in self.events]
 
 
-class Editor:
+class Editor(Child):
     """One spawned `acp-bridge lsp`."""
 
     def __init__(self, environ: Mapping[str, str], work: Path, command: Sequence[str] = ()) -> None:
@@ -73,72 +59,19 @@ class Editor:
         self._tokens: dict[int | str, Pending] = {}
         self._next = 0
         self._lock = threading.Lock()
-        self.stderr = work / f"lsp-{time.monotonic_ns()}.stderr"
-        line = list(command) or [sys.executable, "-m", "acp_bridge", "lsp"]
-        with self.stderr.open("wb") as errors:
-            self.process = subprocess.Popen(
-                line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=dict(environ), cwd=work
-            )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        super().__init__(list(command) or [sys.executable, "-m", "acp_bridge", "lsp"], environ, work, name="lsp")
 
     # --- life --------------------------------------------------------------------------------------
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        code = self.close()
-        if kind is None:
-            assert code == 0, f"the bridge ended with {code}: {self.errors()}"
-            assert not self.noise, f"not framed: {self.noise}"
-            assert "Traceback" not in self.errors(), self.errors()
-            assert "acp-bridge:" not in self.errors(), self.errors()
-
-    def close(self) -> int:
-        """End of input, as an editor does it; kills what does not end by itself. The exit code."""
-        if self.process.stdin is not None and not self.process.stdin.closed:
-            try:
-                self.process.stdin.close()
-            except BrokenPipeError:
-                pass
-        return self.wait_end()
-
-    def wait_end(self) -> int:
-        try:
-            code = self.process.wait(EXIT_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            code = -1000
-        self._reader.join(EXIT_SECONDS)
-        for stream in (self.process.stdin, self.process.stdout):
-            if stream is not None:
-                try:
-                    stream.close()
-                except BrokenPipeError:
-                    pass
-        return code
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.wait_end()
-
-    def errors(self) -> str:
-        return self.stderr.read_text(errors="replace")
+    def problems(self) -> list[str]:
+        said = self.errors()
+        found = [f"not framed: {data!r}" for data in self.noise]
+        return found + [said for sign in ("Traceback", "acp-bridge:") if sign in said]
 
     # --- talking -----------------------------------------------------------------------------------
 
-    def send_bytes(self, data: bytes) -> None:
-        with self._lock:
-            assert self.process.stdin is not None
-            self.process.stdin.write(data)
-            self.process.stdin.flush()
-
     def send_body(self, body: bytes) -> None:
-        self.send_bytes(HeaderFramer(LIMIT).frame(body))
+        self.write(HeaderFramer(LIMIT).frame(body))
 
     def send(self, message: JsonObject) -> None:
         self.send_body(json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False).encode())
@@ -229,7 +162,7 @@ class Editor:
 
     # --- reading -----------------------------------------------------------------------------------
 
-    def _read(self) -> None:
+    def read(self) -> None:
         assert self.process.stdout is not None
         framer = HeaderFramer(LIMIT)
         descriptor = self.process.stdout.fileno()

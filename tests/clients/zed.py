@@ -11,7 +11,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from clients.bridge import Bridge, JsonObject, Pending, Turn
+from clients.bridge import Bridge, Pending, Turn
+from clients.child import JsonObject
 
 UNKNOWN = "Unknown"
 BUTTON = 32

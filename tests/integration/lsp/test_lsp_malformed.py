@@ -133,7 +133,7 @@ def test_bodies_that_are_no_requests(editor: Editor, body: bytes, code: int) -> 
 def test_a_header_may_be_spelled_in_any_case_and_come_with_others(editor: Editor) -> None:
     body = b'{"jsonrpc":"2.0","id":"odd","method":"modeld/status"}'
     head = b"content-type: application/vscode-jsonrpc; charset=utf-8\r\ncontent-length: %d\r\n\r\n"
-    editor.send_bytes(head % len(body) + body)
+    editor.write(head % len(body) + body)
     assert answer_to(editor, "odd")["result"]["service"]
 
 
@@ -141,16 +141,16 @@ def test_a_message_may_come_byte_by_byte_and_two_at_once(editor: Editor) -> None
     body = '{"jsonrpc":"2.0","id":"é","method":"modeld/status"}'.encode()
     framed = b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
     for place in range(len(framed)):
-        editor.send_bytes(framed[place : place + 1])
+        editor.write(framed[place : place + 1])
     assert answer_to(editor, "é")["result"]
     two = framed.replace("é".encode(), b"e1") + framed.replace("é".encode(), b"e2")
-    editor.send_bytes(two)
+    editor.write(two)
     assert answer_to(editor, "e1")["result"]
     assert answer_to(editor, "e2")["result"]
 
 
 def test_a_header_without_a_length_is_skipped(editor: Editor) -> None:
-    editor.send_bytes(b"Content-Type: text/plain\r\n\r\n")
+    editor.write(b"Content-Type: text/plain\r\n\r\n")
     found = editor.until(lambda: editor.others[-1:] or None, "an answer")[0]
     assert found["error"]["code"] == -32700
     still_serves(editor)
