@@ -86,39 +86,79 @@ def test_sdist_has_what_a_wheel_is_made_of(tmp_path: Path) -> None:
     assert not [name for name in names if name.startswith((".venv", ".work", "editors/vscode/node_modules"))]
 
 
-def test_uv_installs_it_as_a_tool(built: Path, tmp_path: Path) -> None:
-    """As `uv tool install modeld`, in a home of its own: both commands run from there, without pip."""
-    uv = find_uv()
-    environ = {
-        **{name: value for name, value in os.environ.items() if not name.startswith(("VIRTUAL_ENV", "UV_"))},
-        "HOME": str(tmp_path),
-        "UV_TOOL_DIR": str(tmp_path / "tools"),
-        "UV_TOOL_BIN_DIR": str(tmp_path / "bin"),
-        "MODELD_DATA_ROOT": str(tmp_path / "data"),
-    }
-    wanted = ["--python", sys.executable, "--constraints", str(ROOT / "constraints.txt"), str(built)]
-    done = subprocess.run(
-        [uv, "tool", "install", "--quiet", *wanted], env=environ, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+HELLO = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}) + "\n"
+
+
+def alone(home: Path, **more: str) -> dict[str, str]:
+    """The environment of a user who has nothing yet: no environment of this one, a home of their own."""
+    ours = ("VIRTUAL_ENV", "UV_", "PIPX_", "PYTHON", "MODELD_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    return {**kept, "HOME": str(home), "XDG_DATA_HOME": str(home / "share"), "PATH": "/usr/bin:/bin", **more}
+
+
+def installed(bin_folder: Path, environ: dict[str, str], adds: str) -> None:
+    """Both commands run from there, as a person and as an editor call them; what is missing is told with its cure."""
+
+    def told(*command: str, given: str = "") -> str:
+        done = subprocess.run(command, env=environ, input=given, capture_output=True, text=True, check=False)
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.stdout
+
     for program in ("modeld", "acp-bridge"):
-        command = [str(tmp_path / "bin" / program), "--version"]
-        told = subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
-        assert told.split() == [program, __version__]
-    report = subprocess.run(
-        [str(tmp_path / "bin" / "modeld"), "doctor"], env=environ, capture_output=True, text=True, check=False
+        assert told(str(bin_folder / program), "--version").split() == [program, __version__]
+    report = told(str(bin_folder / "modeld"), "doctor")
+    assert "engines: none is installed" in report, "an installation without extras says what it lacks"
+    assert f"`{adds} 'modeld[openvino]'`" in report, "by the tool that made it"
+    for command in (["modeld", "acp"], ["acp-bridge", "acp"]):
+        answer = json.loads(told(str(bin_folder / command[0]), *command[1:], given=HELLO).splitlines()[0])
+        assert answer["result"]["agentInfo"]["version"] == __version__
+    settings = told(str(bin_folder / "acp-bridge"), "install", "zed", "--print")
+    command = json.loads(settings[settings.index("{") :])["agent_servers"]["modeld"]
+    answer = json.loads(told(command["command"], *command["args"], given=HELLO).splitlines()[0])
+    assert answer["result"]["protocolVersion"] == 1, "what an editor's settings name starts from there too"
+
+
+def test_uv_installs_it_as_a_tool(built: Path, tmp_path: Path) -> None:
+    """As `uv tool install modeld`, in a home of its own."""
+    tools, folder = tmp_path / "tools", tmp_path / "bin"
+    environ = alone(tmp_path, UV_TOOL_DIR=str(tools), UV_TOOL_BIN_DIR=str(folder))
+    wanted = ["--python", sys.executable, "--constraints", str(ROOT / "constraints.txt"), str(built)]
+    run(find_uv(), "tool", "install", "--quiet", *wanted, environ=environ)
+    installed(folder, environ, "uv tool install")
+    run(find_uv(), "tool", "uninstall", "--quiet", "modeld", environ=environ)
+    assert not (folder / "modeld").exists()
+
+
+def test_pipx_installs_it(built: Path, tmp_path: Path) -> None:
+    """As `pipx install modeld`, in a home of its own."""
+    folder = tmp_path / "bin"
+    environ = alone(
+        tmp_path, PIPX_HOME=str(tmp_path / "pipx"), PIPX_BIN_DIR=str(folder), PIPX_MAN_DIR=str(tmp_path / "man")
     )
-    assert "engines: none is installed" in report.stdout, "an installation without extras says what it lacks"
-    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
-    answer = subprocess.run(
-        [str(tmp_path / "bin" / "modeld"), "acp"],
-        env=environ,
-        input=json.dumps(hello) + "\n",
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert json.loads(answer.stdout.splitlines()[0])["result"]["agentInfo"]["version"] == __version__
+    pipx = [sys.executable, "-P", "-m", "pipx"]
+    options = ["--quiet", "--python", sys.executable, "--pip-args=--constraint=constraints.txt"]
+    run(*pipx, "install", *options, str(built), environ=environ)
+    installed(folder, environ, "pipx install --force")
+    assert (tmp_path / "man" / "man1" / "modeld.1").exists(), "`man modeld` works"
+    run(*pipx, "uninstall", "--quiet", "modeld", environ=environ)
+    assert not (folder / "modeld").exists()
+
+
+def test_uvx_runs_it_without_installing(built: Path, tmp_path: Path) -> None:
+    """As an editor's registry has it: the agent is the package's own name, out of uv's cache."""
+    environ = alone(tmp_path)
+    line = [find_uv(), "tool", "run", "--quiet", "--python", sys.executable]
+    line += ["--constraints", str(ROOT / "constraints.txt"), "--from", str(built), "modeld"]
+    answer = run(*line, "acp", environ=environ, given=HELLO)
+    assert json.loads(answer.splitlines()[0])["result"]["agentInfo"]["version"] == __version__
+    assert "`uv tool install 'modeld[openvino]'`" in run(*line, "doctor", environ=environ, code=1)
+
+
+def run(*command: str, environ: dict[str, str], given: str = "", code: int = 0) -> str:
+    """One command to its end, its output; fails with its words."""
+    done = subprocess.run(command, env=environ, cwd=ROOT, input=given, capture_output=True, text=True, check=False)
+    assert done.returncode == code, f"{command}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
 
 
 def find_uv() -> str:
