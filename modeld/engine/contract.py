@@ -113,7 +113,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `threads` 0 means: what this machine's cores and quota allow. `parked_bytes` is the host memory
     that parked conversations may take. `vocabulary_only`: no weights, only `special`, `tokenize` and
-    `piece` will be called.
+    `piece` will be called. `speculation`: tokens may be guessed from the context and evaluated together.
     """
 
     identity: RequestedIdentity
@@ -122,6 +122,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 0
     parked_bytes: int = 0
     vocabulary_only: bool = False
+    speculation: bool = True
 
 
 class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):

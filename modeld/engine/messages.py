@@ -44,6 +44,7 @@ class Load(Message, tag="load", kw_only=True):
     template_deadline: float = 2.0
     vocabulary_only: bool = False
     shelf_bytes: int = 0
+    speculation: bool = True
 
 
 class Turn(Message, tag="turn", kw_only=True):

@@ -67,6 +67,7 @@ class Resident:
             threads=job.threads,
             parked_bytes=job.parked_bytes,
             vocabulary_only=job.vocabulary_only,
+            speculation=job.speculation,
         )
 
         def progress(done: int, of: int) -> None:

@@ -226,6 +226,7 @@ class Loads:
             parked_bytes=self._parked_bytes(plan),
             template_deadline=slot.settings.template_deadline,
             shelf_bytes=slot.settings.parked_disk_bytes,
+            speculation=slot.settings.speculation,
         )
         lease.pin(message.turn, slot.now())
 

@@ -32,6 +32,7 @@ from modeld.engine.llama.sight import Sight, open_sight
 from modeld.engine.llama.threads import Threads
 from modeld.engine.llama.vocabulary import Vocabulary
 from modeld.engine.llama.warm import WarmStore
+from modeld.engine.lookup import Lookup
 from modeld.engine.pictures import picture_end, words_end, words_of_prompt
 from modeld.engine.shelf import Shelf
 from modeld.engine.there import there
@@ -59,6 +60,7 @@ class LlamaEngine:
         self._lane: Lane | None = None
         self._sampler: SamplerChain | None = None
         self._latest = 0  # sampled and not yet evaluated
+        self._ahead = 0  # evaluated and not yet sampled, behind what the lane counts
         self._tools: HeldTools | None = None
         self._proven = True
         self._notes: tuple[str, ...] = ()
@@ -221,9 +223,9 @@ class LlamaEngine:
             seen = start
         lane.state.tokens.extend(prompt[start:end])
 
-    def _evaluate(self, lane: Lane, tokens: Sequence[int], *, logits: bool) -> None:
+    def _evaluate(self, lane: Lane, tokens: Sequence[int], *, logits: bool, every: bool = False) -> None:
         api, held = self._native_of().api, lane.state.tokens
-        batch = self._batch.fill(tokens, len(held), lane.sequence, logits=logits)
+        batch = self._batch.fill(tokens, len(held), lane.sequence, logits=logits, every=every)
         while True:
             if self._abort:
                 raise Aborted
@@ -248,7 +250,10 @@ class LlamaEngine:
         raise EngineFailed(reason=self._library_of().tap.take_reason(f"llama_decode answered {done}"))
 
     def decode(self, options: DecodeOptions) -> Iterator[int]:
-        """Sample, hand the token out, then evaluate it: the reader has it before the next step begins."""
+        """Sample, hand the token out, then evaluate it: the reader has it before the next step begins.
+
+        Guessed tokens are evaluated with it; each counts once the chain has sampled it from the logits before it.
+        """
         lane, native = self._lane_of(), self._native_of()
         api, context, held, abort = native.api, native.context, lane.state.tokens, self._abort
         self._sampler = sampler = SamplerChain(api, self._vocabulary_of(), options, self._words)
@@ -257,18 +262,45 @@ class LlamaEngine:
         self._tools = None if options.tools is None else HeldTools(options.tools)
         self._batch.fill([0], 0, lane.sequence, logits=True)
         self._threads.begin_decode(options)
+        most = self._plan_of().guesses
+        lookup, index = Lookup(self._words) if most else None, -1
         for left in range(options.max_tokens - 1, -1, -1):
             held_to = sampler.held
-            self._latest = token = sample(chain, context, -1) if held_to is None else held_to.sample(context)
+            token = sample(chain, context, index) if held_to is None else held_to.sample(context, index)
+            self._latest = token
             yield token
             if token in end or left == 0:
                 return
             if abort:
                 raise Aborted
+            if lookup is not None:
+                if lookup.accept(token):
+                    held.append(token)
+                    self._ahead -= 1
+                    index += 1
+                    continue
+                self._take_back(lane)
+                guess = lookup.guess(min(left, most))
+                if guess:
+                    self._evaluate(lane, (token, *guess), logits=True, every=True)
+                    del held[-len(guess) :]
+                    self._ahead = len(guess)
+                    index = 0
+                    continue
             while done := evaluate(context, one(token, len(held))):
                 self._refused(done, lane, (token,))
             held.append(token)
+            index = -1
             self._threads.computed(1)
+
+    def _take_back(self, lane: Lane) -> None:
+        """Cut off what was evaluated ahead and not sampled. Raises EngineFailed, with the lane empty."""
+        if self._ahead:
+            self._ahead = 0
+            memory = self._warm_of().memory
+            if not memory.settle(lane):
+                memory.clear(lane)
+                raise EngineFailed(reason="tokens that were guessed wrong cannot be taken back")
 
     def constrain(self, opened: Opened) -> None:
         """As the contract says: a grammar in front of the chain, from the token that opened the call."""
@@ -284,8 +316,9 @@ class LlamaEngine:
             self._sampler.close()
             self._sampler = None
         if self._lane is not None:
-            self._warm_of().memory.note_floor(self._lane)
-            self._lane = None
+            lane, self._lane = self._lane, None
+            self._take_back(lane)
+            self._warm_of().memory.note_floor(lane)
 
     def valid(self) -> bool:
         """False after an evaluation whose effect on the memory could not be proven."""

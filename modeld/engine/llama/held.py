@@ -31,19 +31,19 @@ class HeldSampler:
         self._single = (api.llama_token_data * 1)()
         self._one = api.llama_token_data_array()
 
-    def sample(self, context: Any) -> int:
-        """The next token from the logits of the last evaluation, accepted by grammar and chain."""
+    def sample(self, context: Any, index: int) -> int:
+        """The next token from the logits of the last evaluation at `index`, accepted by grammar and chain."""
         api = self._api
-        token = self._choose(context, held=False)
+        token = self._choose(context, index, held=False)
         if not self._allows(token):
-            token = self._choose(context, held=True)
+            token = self._choose(context, index, held=True)
         api.llama_sampler_accept(self._grammar, token)
         api.llama_sampler_accept(self._chain, token)
         return token
 
-    def _choose(self, context: Any, *, held: bool) -> int:
+    def _choose(self, context: Any, index: int, *, held: bool) -> int:
         api, many = self._api, self._many
-        logits = ctypes.cast(api.llama_get_logits_ith(context, -1), ctypes.POINTER(ctypes.c_float * self._size))
+        logits = ctypes.cast(api.llama_get_logits_ith(context, index), ctypes.POINTER(ctypes.c_float * self._size))
         self._logits[:] = memoryview(logits.contents).cast("B").cast("f")
         self._ids[:] = self._all
         many.data, many.size, many.selected, many.sorted = self._data, self._size, -1, False

@@ -13,6 +13,7 @@ from modeld.engine.contract import Aborted, AbortFlag, LoadRequest
 from modeld.engine.cores import engine_threads
 from modeld.engine.llama.library import Library, set_fields
 from modeld.engine.llama.memory import watch_abort
+from modeld.engine.lookup import LONGEST
 from shared.catalog.identity import AUTO, RequestedIdentity
 from shared.errors import ModelLoadFailed
 
@@ -27,7 +28,7 @@ _FLASH = {AUTO: -1, False: 0, True: 1}
 
 
 class ContextPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Every number of a context, resolved. Tokens."""
+    """Every number of a context, resolved. Tokens. `guesses`: evaluated beside one, at most (modeld.engine.lookup)."""
 
     num_ctx: int
     pool: int
@@ -36,6 +37,7 @@ class ContextPlan(msgspec.Struct, frozen=True, kw_only=True):
     threads: int
     kv_type: str
     fill: bool
+    guesses: int = 0
 
 
 class LoadedContext:
@@ -95,7 +97,7 @@ class LoadedContext:
             n_batch=plan.batch,
             n_ubatch=min(plan.batch, BATCH_TOKENS),
             n_seq_max=plan.lanes + plan.fill,
-            n_outputs_max=plan.lanes + plan.fill,  # one token a lane: else a large vocabulary costs half a gigabyte
+            n_outputs_max=max(plan.lanes + plan.fill, 1 + plan.guesses),  # every one costs a row of the vocabulary
             n_threads=plan.threads,
             n_threads_batch=plan.threads,
             kv_unified=True,
@@ -124,7 +126,14 @@ class LoadedContext:
             threads=engine_threads(self._request.threads),
             kv_type="f16" if identity.kv_type == AUTO else identity.kv_type,
             fill=fill,
+            guesses=min(LONGEST, batch - 1) if self._guesses() else 0,
         )
+
+    def _guesses(self) -> bool:
+        """What a wrong guess left must be cut off again: no window, no recurrent state."""
+        api, model = self.api, self.model
+        recurrent = api.llama_model_is_recurrent(model) or api.llama_model_is_hybrid(model)
+        return self._request.speculation and not recurrent and not api.llama_model_n_swa(model)
 
     def _apply_adapters(self, paths: tuple[str, ...]) -> None:
         api = self.api

@@ -134,4 +134,5 @@ class Batch:
         """As `fill` for a single token with logits, for the decode loop: the sequence stays as it is."""
         self._token[0] = token
         self._pos[0] = position
+        self.native.n_tokens = 1
         return self.native
