@@ -14,6 +14,7 @@ from shared.protocol import api
 if TYPE_CHECKING:
     from modeld.daemon import Daemon
     from modeld.rpc.server import Connection
+    from modeld.slot.work import Work
     from shared.protocol.requests import Call
 
 
@@ -26,15 +27,21 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Open
     stopper = Stopper(slot, call)
     load = api.LoadParams(model=params.model, config=params.config)
     state = slot.machine.state
-    if state.active is None or not serves(state.active, identity_of(entry, params.config, daemon.backend)):
-        await slot.desk.perform(
-            "load",
-            connection.caller,
-            entry,
-            params.config,
-            Permission(load=params.allow_load, switch=params.allow_switch, consent=True, on_busy="fail"),
-            stopper.emit,
-            lambda work: operations.load(slot, work, entry, load),
-            stopper.attach,
-        )
-    return daemon.handles.open(connection)
+    if state.active is not None and serves(state.active, identity_of(entry, params.config, daemon.backend)):
+        return daemon.handles.open(connection)
+
+    async def opened(work: Work) -> api.OpenResult:
+        # Before the slot is given back: the next in the queue may want another model.
+        await operations.load(slot, work, entry, load)
+        return daemon.handles.open(connection)
+
+    return await slot.desk.perform(
+        "load",
+        connection.caller,
+        entry,
+        params.config,
+        Permission(load=params.allow_load, switch=params.allow_switch, consent=True, on_busy="fail"),
+        stopper.emit,
+        opened,
+        stopper.attach,
+    )
