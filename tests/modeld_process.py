@@ -33,7 +33,8 @@ from shared.settings import Settings
 from tiny_gguf import write_tiny_gguf
 
 T = TypeVar("T")
-LONG = 15.0
+#: Only what hangs takes longer, also on a machine that does other things too. Seconds.
+LONG = 30.0
 HELLO = [{"role": "user", "content": "hello"}]
 
 
@@ -209,6 +210,13 @@ class Modeld:
         path = self.root.logs / "modeld.log"
         return path.read_text() if path.exists() else ""
 
+    def told(self, lines: int = 40) -> str:
+        """The last of what it and its workers said, for a failure."""
+        output = self.said.read_text(errors="replace") if self.said.exists() else ""
+        parts = [("modeld.log", self.log()), ("its output", output)]
+        shown = [f"--- {name}\n" + "\n".join(text.splitlines()[-lines:]) for name, text in parts if text.strip()]
+        return "\n".join(shown) or "modeld said nothing"
+
     async def end(self, number: int = signal.SIGTERM, seconds: float = LONG) -> int:
         """Signal it and wait; the exit code."""
         assert self.process is not None
@@ -231,6 +239,8 @@ class Modeld:
             assert code in (0, -signal.SIGKILL), f"exit {code}\n{said}\n{self.log()}"
             assert "Traceback" not in said, said
             assert "defect" not in self.log(), self.log()
+        else:
+            print(self.told())
 
     @asynccontextmanager
     async def client(self, name: str = "Zed", *, protocol: int = api.PROTOCOL) -> AsyncIterator[Client]:

@@ -65,7 +65,7 @@ class Crew:
             await self._end(worker, host, kill=True)
             return
         try:
-            await host.imported()
+            await self._imported(host)
         except ModeldError as error:
             if worker not in self._doomed:
                 self.refused(worker, error)
@@ -74,6 +74,14 @@ class Crew:
         await host.exited.wait()
         if worker not in self._doomed:
             self._gone(worker, host.exit_reason)
+
+    async def _imported(self, host: WorkerHost) -> None:
+        """An import is a part of the load, and shows no progress: a driver that hangs in it must not hang the slot."""
+        with anyio.move_on_after(self._settings.load_stall):
+            await host.imported()
+            return
+        reason = f"its library was not imported within {self._settings.load_stall:.0f} s"
+        raise ModelLoadFailed(model="", stage="worker", reason=reason)
 
     async def close(self, worker: int, *, kill: bool) -> None:
         """End it and prove it gone. One that is still coming up is ended as soon as it can be."""

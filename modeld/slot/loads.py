@@ -19,7 +19,7 @@ from modeld.slot.rejections import Rejections
 from modeld.slot.request import identity_of, merged, require_servable
 from modeld.slot.work import Stopped, Work
 from modeld.turn.queue import fits
-from shared.errors import InsufficientMemory, ModeldError, from_wire
+from shared.errors import InsufficientMemory, ModeldError, ModelLoadFailed, from_wire
 from shared.lease.crashpoint import crash_point
 from shared.protocol import api
 
@@ -73,14 +73,19 @@ class Loads:
         joining = state.load is not None and fits(state.load.target, wanted)
         if not joining:
             # The new model is proven loadable before the old one is closed for it.
-            entry = await anyio.to_thread.run_sync(slot.shelf.checked, entry)
+            # A drive that hangs is left to itself: whoever waits for it must be able to give up.
+            named = entry
+            entry = await work.unless_stopped(
+                lambda: anyio.to_thread.run_sync(slot.shelf.checked, named, abandon_on_cancel=True)
+            )
         kept = await slot.records.config(entry.name)
         target = identity_of(entry, merged(config, kept), slot.backend)
         state = slot.machine.state
         if joining and state.load is not None:
             target = state.load.target
         else:
-            await self._validate(entry, target)
+            found = entry
+            await work.unless_stopped(lambda: self._validate(found, target))
         if work.stopped.is_set():
             raise Stopped
         began = slot.now()
@@ -182,8 +187,11 @@ class Loads:
     def refused(self, worker: int, error: ModeldError) -> None:
         """A worker did not come up for a reason that has a type of its own."""
         state = self._slot.machine.state
-        if state.load is not None and state.worker == worker:
-            self._slot.feed(ev.LoadRefused(job=state.load.number, error=error.to_wire()))
+        if state.load is None or state.worker != worker:
+            return
+        if isinstance(error, ModelLoadFailed) and not error.model:  # a worker that is no further knows no model
+            error = ModelLoadFailed(model=state.load.target.name, stage=error.stage, reason=error.reason)
+        self._slot.feed(ev.LoadRefused(job=state.load.number, error=error.to_wire()))
 
     async def check_memory(self, job: int) -> None:
         """Wait, bounded, for what was just closed to come back; then decide on what is really free."""

@@ -83,7 +83,7 @@ class Operation:
             done = await body(lambda make: self._on_worker(lease, host, make))
             valid = done.state_valid
             if self._kind == "turn" and valid:
-                await self._relieve(host)
+                await self._relieve(lease, host)
             return done
         except ModeldError as error:
             slot.crew.note_exit(worker)  # a crash is told as a crash, before the slot is given back
@@ -98,7 +98,7 @@ class Operation:
             crash_point("turn.done")
             slot.feed(ev.OperationEnded(lease=lease.number, state_valid=valid, counts_as_use=self._kind != "fill"))
 
-    async def _relieve(self, host: WorkerHost) -> None:
+    async def _relieve(self, lease: TurnLease, host: WorkerHost) -> None:
         """At the turn's border: parked conversations are dropped while less than the reserve is free.
 
         Pressure that the model itself makes is only said, never acted on.
@@ -106,7 +106,7 @@ class Operation:
         slot = self._slot
         slot.note_pressure()
         if slot.pressure:
-            await host.run(TrimParked(turn=host.next_turn(), limit=0), lambda events: None)
+            await self._on_worker(lease, host, lambda number: TrimParked(turn=number, limit=0))
             slot.note_pressure()
             slot.log("memory is short: parked conversations were dropped")
 

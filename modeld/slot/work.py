@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, TypeVar
 
 import anyio
 
@@ -13,6 +13,7 @@ from shared.errors import ModeldError
 from shared.protocol.api import Event, Queued
 
 Stage = Literal["queued", "preparing", "running", "ended"]
+T = TypeVar("T")
 
 
 class Stopped(Exception):
@@ -61,6 +62,28 @@ class Work:
         self.stopped.set()
         if self.on_stop is not None:
             self.on_stop()
+
+    async def unless_stopped(self, what: Callable[[], Awaitable[T]]) -> T:
+        """The result of `what`, which is cancelled as soon as the work is stopped. Raises Stopped."""
+        results: list[T] = []
+        failures: list[Exception] = []
+        async with anyio.create_task_group() as tasks:
+
+            async def give_up() -> None:
+                await self.stopped.wait()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(give_up)
+            try:
+                results.append(await what())
+            except Exception as error:
+                failures.append(error)  # raised outside, or the group would wrap it
+            tasks.cancel_scope.cancel()
+        if failures:
+            raise failures[0]
+        if not results:
+            raise Stopped
+        return results[0]
 
     @property
     def finish_reason(self) -> str:
