@@ -37,7 +37,7 @@ def build(daemon: Daemon) -> api.Status:
         memory=_memory(slot),
         pending_reload=slot.pending_reload,
         last_error=slot.last_error,
-        uptime_s=round(daemon.clock.awake() - daemon.started, 1),
+        uptime_s=round(daemon.clock.awake() - daemon.started, 3),
         last_turn=slot.last_turn,
         abandoned_turns=daemon.abandoned_turns,
         hint_model=daemon.hint_model,

@@ -110,6 +110,7 @@ class World:
         self.seats: list[Seat] = []
         self.daemon: subprocess.Popen[bytes] | None = None
         self.started = 0.0
+        self._said = self.folder / "modeld.said"
 
     def __enter__(self) -> Self:
         return self
@@ -118,6 +119,8 @@ class World:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            if kind is not None:
+                print(self.told())
             for seat in list(self.seats):
                 self.leave(seat, clean=kind is None)
             if self.daemon is not None:
@@ -128,6 +131,14 @@ class World:
             end_processes_of(self.root.path)
             self._temporary.cleanup()
 
+    def told(self, lines: int = 40) -> str:
+        """The last of what modeld and the bridges said, for a failure."""
+        log = self.root.logs / "modeld.log"
+        parts = [(path.name, path.read_text(errors="replace")) for path in (self._said, log) if path.exists()]
+        parts += [(f"the bridge of {seat.work.name}", seat.bridge.errors()) for seat in self.seats]
+        shown = [f"--- {name}\n" + "\n".join(text.splitlines()[-lines:]) for name, text in parts if text.strip()]
+        return "\n".join(shown) or "nobody said anything"
+
     # --- modeld --------------------------------------------------------------------------------
 
     def start(self, *, version: str = "") -> None:
@@ -136,8 +147,7 @@ class World:
         if version:
             environ["PYTHONPATH"] = str(self._installed(version))
         self.started = time.monotonic()
-        said = self.folder / "modeld.said"
-        with said.open("ab") as output:
+        with self._said.open("ab") as output:
             self.daemon = subprocess.Popen(
                 [sys.executable, "-m", "modeld", "serve", "--quiet", "--backend", "llama"],
                 env=environ,
@@ -155,7 +165,7 @@ class World:
             ),
             "modeld can be found",
         )
-        assert self.daemon.poll() is None, said.read_text()
+        assert self.daemon.poll() is None, self._said.read_text()
 
     def _installed(self, version: str) -> Path:
         """A folder whose `shared.version` comes before the installed one."""

@@ -115,7 +115,7 @@ class ScriptedEngine:
             self._pause(script.load_s / steps)
         if script.load_failure is not None:
             raise ModelLoadFailed(model=asked.name, stage="weights", reason=script.load_failure)
-        self._ballast = bytes(1) * script.ballast_bytes
+        self._ballast = b"" if request.vocabulary_only else bytes(1) * script.ballast_bytes
         for text in {piece for reply in script.replies for piece in reply.pieces}:
             self._intern(text)
         identity = ResolvedIdentity(

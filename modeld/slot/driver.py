@@ -99,6 +99,9 @@ class Slot:
                 if self._timer is not None:
                     self._timer.cancel()
                 self._tasks.cancel_scope.cancel()
+        for view in self.leases.views():
+            if view.on_engine:
+                self.log(f"defect: the lease of a {view.operation} was never given back")
 
     async def close(self, drain: float) -> None:
         """Refuse new work, let the running one end for `drain` seconds, cancel it, close the worker."""

@@ -1,20 +1,18 @@
-"""The full counts of the slot: races, clients that vanish, memory over many turns, fairness and throughput.
+"""The full counts of the slot: races, clients that are killed, memory over many turns, fairness and throughput.
 
-    python tests/soak/soak_slot.py [--races 500] [--vanish 100] [--turns 2000] [--pairs 10] [--out docs/soak/slot.md]
+    python tests/soak/soak_slot.py [--races 500] [--killed 100] [--storm 2000] [--turns 2000] [--pairs 10]
+        [--parts models clients killed storm turns races] [--out docs/soak/slot.md]
 
-Real daemons and workers; `--vanish` rounds go through every stage, and a tenth of them lose a client process to
-SIGKILL. Ends with 1 on the first thing that is not so.
+Real daemons, workers and clients; each of the `--killed` rounds kills a client process in every stage. Ends with 1 on
+the first thing that is not so, and says what modeld said.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import platform
 import random
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,32 +22,31 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import msgspec
 import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from modeld_process import ENDLESS, Client, Modeld, Turn, write_models, write_script
+import slot_storm
+from killed_clients import STAGES, KilledClients, script
+from modeld.memory import policy
+from modeld.memory.probe import host_memory
+from modeld_process import Client, Modeld, write_models, write_script
 from shared.errors import ModelBusy, ModeldError, ModelSwitchRequired, SlotGenerationStale
 from shared.paths import DataRoot
 from shared.protocol import api
+from shared.settings import Settings
+from soak_page import Line, kept, page
+from spread import spread
 
 FREE_SECONDS = 1.0
 MIB = 1 << 20
-FOREVER = api.Sampling(max_tokens=10**6, temperature=0.0)
+#: Full behind a few hundred turns, and larger than all that may grow unnoticed: 5 % of the worker are a tenth of it.
+PARKED = 32 * MIB
 SHORT = {"pieces": ["x "] * 3, "when": "short"}
-STAGES = ("queued", "loading", "prefill", "decode")
 CLIENTS = 32
 
 
 class Failed(Exception):
     """Something that must hold did not."""
-
-
-class Line(msgspec.Struct):
-    """One row of the result page."""
-
-    what: str
-    result: str
 
 
 def reasons(group: BaseException) -> list[str]:
@@ -118,154 +115,97 @@ async def races(root: DataRoot, rounds: int) -> list[Line]:
         ]
 
 
-# --- clients that vanish -----------------------------------------------------------------------
+# --- clients that are killed -------------------------------------------------------------------
 
 
-async def reach(stage: str, goes: Client, stays: Client) -> Turn | None:
-    """A turn of `goes` in that stage; for `queued` also the turn of `stays` that it waits behind."""
-    if stage == "queued":
-        held = stays.turn("a", params=FOREVER)
-        await held.until(api.TextDelta)
-        await goes.turn("a", params=FOREVER).until(api.Queued)
-        return held
-    if stage == "loading":
-        await goes.turn("a", params=FOREVER).until(api.Loading)
-    elif stage == "prefill":
-        await goes.turn("a", "long " * 400, params=FOREVER).until(api.Prefix)
-    else:
-        await goes.turn("a", params=FOREVER).until(api.TextDelta)
-    return None
-
-
-async def until_free(stage: str, stays: Client) -> float:
-    """Seconds until nothing of the vanished client is left in the slot. Raises Failed past the second."""
-    began = time.monotonic()
-    while True:
-        status = await stays.status()
-        holder = status.busy.holder if status.busy is not None else ""
-        if not status.queue and holder != "goes" and (stage in ("queued", "loading") or status.state == "Ready"):
-            break
-        require(time.monotonic() - began < 10, f"{stage}: still {status.state} for {holder!r}, queue {status.queue}")
-    return time.monotonic() - began
-
-
-async def vanishing(root: DataRoot, rounds: int) -> list[Line]:
-    script = write_script(root.path, [ENDLESS, SHORT], token_s=0.002, prefill_token_s=0.0002, load_s=0.05) | {
-        "MODELD_LOAD_ROLLBACK": "0"
-    }
-    times: dict[str, list[float]] = {stage: [] for stage in STAGES}
-    killed: list[float] = []
-    async with Modeld(root, "scripted", **script) as modeld, modeld.client("stays") as stays:
-        before = footprint(modeld)
+async def killed_clients(root: DataRoot, rounds: int) -> list[Line]:
+    async with Modeld(root, "scripted", **script(root)) as modeld, modeld.client("stays") as stays:
+        killed = KilledClients(modeld, stays, random.Random(7).random)
+        await killed.settle()
         for number in range(rounds):
             for stage in STAGES:
-                if stage == "loading":
-                    await stays.unload(on_busy="wait")
-                else:
-                    await stays.load("a", on_busy="wait")
-                async with modeld.client("goes") as goes:
-                    held = await reach(stage, goes, stays)
-                    goes.vanish()
-                times[stage].append(await until_free(stage, stays))
-                if held is not None:
-                    require(not held.ended.is_set(), "the turn of another client was touched")
-                    stays.cancel(held)
-                    await held.end()
-            if number % 10 == 0:
-                killed.append(await kill_a_client(root, modeld, stays))
+                await killed.round(stage)
             if number == rounds // 10:
-                await settle(stays)
+                await killed.settle()
                 before = footprint(modeld)
-        await settle(stays)
+        await killed.settle()
         after = footprint(modeld)
-        require((await stays.turn("a", "short").end()).finish_reason == "stop", "the next turn does not work")
-    lines = [
-        Line(f"client gone in {stage}: slot free (s), {len(found)} times", spread(found))
-        for stage, found in times.items()
-    ]
-    late = [one for found in (*times.values(), killed) for one in found if one > FREE_SECONDS]
-    require(
-        not late,
-        f"{len(late)} of {rounds * len(STAGES)} took longer than {FREE_SECONDS} s, most {max(late, default=0):.2f}",
-    )
+    late = [f"{stage} {one:.2f} s" for stage, found in killed.seconds.items() for one in found if one > FREE_SECONDS]
+    require(not late, f"the slot was not free within {FREE_SECONDS} s: {', '.join(late)}")
     return [
-        *lines,
-        Line(f"client process killed (SIGKILL) in decode: slot free (s), {len(killed)} times", spread(killed)),
-        Line("the daemon over these clients", flat(before, after, "vanishing")),
+        *(
+            Line(f"client process killed (SIGKILL) while {stage}: slot free (s), {len(found)} times", spread(found))
+            for stage, found in killed.seconds.items()
+        ),
+        Line("the daemon over these clients", flat(before, after, "killed clients")),
     ]
 
 
-async def settle(stays: Client) -> None:
-    """The same state as before: loaded, idle, nobody else connected."""
-    await stays.load("a", on_busy="wait")
-    await stays.turn("a", "short").end()
-    while (await stays.status()).clients > 1:
-        await anyio.sleep(0.01)
+# --- anything at any moment ---------------------------------------------------------------------
 
 
-_CLIENT = """
-import asyncio, sys
-sys.path.insert(0, sys.argv[2])
-from pathlib import Path
-from modeld_process import *
-async def main():
-    modeld = Modeld(DataRoot(Path(sys.argv[1])))
-    modeld.view = lambda: survey(modeld.root).living[0]
-    async with modeld.client("goes") as client:
-        turn = client.turn("a", params=api.Sampling(max_tokens=10**6))
-        await turn.until(api.TextDelta)
-        print("ready", flush=True)
-        await turn.end(60)
-asyncio.run(main())
-"""
-
-
-async def kill_a_client(root: DataRoot, modeld: Modeld, stays: Client) -> float:
-    """A client in a process of its own, killed in its decode."""
-    await stays.load("a", on_busy="wait")
-    child = subprocess.Popen(
-        [sys.executable, "-c", _CLIENT, str(root.path), str(Path(__file__).parents[1])],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    assert child.stdout is not None
-    try:
-        require(await anyio.to_thread.run_sync(child.stdout.readline) == b"ready\n", "the client did not come up")
-        child.send_signal(signal.SIGKILL)
-        return await until_free("decode", stays)
-    finally:
-        child.kill()
-        child.wait()
-        child.stdout.close()
+async def storm(root: DataRoot, calls: int) -> list[Line]:
+    async with Modeld(root, "scripted", **slot_storm.environ(root)) as modeld:
+        one = slot_storm.Storm(modeld, clients=8, calls=calls, seed=(seed := random.randrange(10**6)))
+        await one.run()
+        require(not one.problems, f"storm {seed}: " + "; ".join(one.problems) + f"\n{modeld.told()}")
+    ended = sum(count for what, count in one.outcomes.items() if ":" in what)
+    faults = ", ".join(f"{count} times {what}" for what, count in sorted(one.outcomes.items()) if ":" not in what)
+    return [
+        Line(
+            "eight clients ask for anything at any moment: calls, all ended with a result or by type",
+            f"{ended}; {faults}",
+        )
+    ]
 
 
 # --- many turns --------------------------------------------------------------------------------
 
 
 async def many_turns(root: DataRoot, turns: int) -> list[Line]:
+    """Parked conversations fill their budget first: until then a worker grows because it is meant to."""
+    memory = host_memory()
+    fraction = PARKED / (memory.free - policy.reserve_bytes(memory.total, Settings()))
     async with (
-        Modeld(root, "llama", MODELD_THREADS="1", MODELD_PARKED_FRACTION="0.0002") as modeld,
+        Modeld(root, "llama", MODELD_THREADS="1", MODELD_PARKED_FRACTION=f"{fraction:.9f}") as modeld,
         modeld.client() as client,
     ):
         chance = random.Random(7)
+        asked = 0
 
-        async def some(count: int) -> None:
-            for number in range(count):
-                text = f"short {number} " + "words " * chance.randrange(40)
+        async def some(count: int) -> int:
+            """The most that the worker held meanwhile, in bytes."""
+            nonlocal asked
+            most = 0
+            for _ in range(count):
+                asked += 1
+                text = f"{asked} short " + "words " * chance.randrange(300)
                 await client.turn("a", text, params=api.Sampling(max_tokens=4, temperature=0.0)).end()
+                most = max(most, worker.memory_info().rss)
+            return most
 
-        await some(max(turns // 10, 20))  # lanes and the (small) budget of parked conversations fill up first
-        before = footprint(modeld)
+        await client.load("a")
         (worker,) = modeld.workers()
+        empty = full = await some(20)
+        while (more := await some(50)) > full * 1.005 or full - empty < PARKED // 2:
+            full = max(more, full)
+            require(asked < 5000, f"the budget of parked conversations was never full: {empty} -> {full}")
+        warmed = asked
+        before = footprint(modeld)
         held = worker.memory_info().rss
-        await some(turns)
+        most = await some(turns)
         daemon = flat(before, footprint(modeld), "turns")
         growth = worker.memory_info().rss / held - 1
         require(growth <= 0.05, f"the worker grew by {growth:.1%}")
+        require(most <= held * 1.05, f"the worker grew by {most / held - 1:.1%} in between")
         require((await client.status()).generation == 1, "the slot was reset")
         return [
-            Line(f"the daemon over {turns} turns", daemon),
-            Line(f"the worker over {turns} turns", f"{held / MIB:.1f} MiB, {growth:+.1%}"),
+            Line(
+                f"the worker while its parking budget of {PARKED / MIB:.0f} MiB fills",
+                f"{empty / MIB:.1f} MiB -> {held / MIB:.1f} MiB, {warmed} turns",
+            ),
+            Line(f"the worker over the next {turns} turns", f"{held / MIB:.1f} MiB, {growth:+.1%}"),
+            Line(f"the daemon over these {turns} turns", daemon),
         ]
 
 
@@ -274,6 +214,8 @@ async def many_turns(root: DataRoot, turns: int) -> list[Line]:
 
 async def many_clients(root: DataRoot, pairs: int) -> list[Line]:
     params = api.Sampling(max_tokens=160, temperature=0.0)
+    load = os.getloadavg()[0]
+    crowded = load > (os.cpu_count() or 1)
     async with AsyncExitStack() as stack:
         modeld = await stack.enter_async_context(
             Modeld(root, "llama", MODELD_QUEUE_LIMIT=str(CLIENTS * 4), MODELD_THREADS="1")
@@ -291,7 +233,6 @@ async def many_clients(root: DataRoot, pairs: int) -> list[Line]:
                 times.append((time.monotonic() - began, cpu_seconds(modeld) - spent))
         wall, cpu = (statistics.median(b[part] / a[part] for a, b in zip(one, many, strict=True)) for part in (0, 1))
         # Where others want the processors too, the clock measures them; what it cost stays the same.
-        crowded = os.getloadavg()[0] > (os.cpu_count() or 1) + 1
         judged = cpu if crowded else wall
         require(judged <= 1.05, f"{CLIENTS} clients take {wall:.3f} of one's time, {cpu:.3f} of its cost: {one} {many}")
         order = await fairness(clients)
@@ -300,7 +241,7 @@ async def many_clients(root: DataRoot, pairs: int) -> list[Line]:
             Line(
                 f"{CLIENTS} clients over one with the same turns, medians of {pairs} interleaved pairs",
                 f"time {wall:.3f}, processor seconds {cpu:.3f}"
-                + (f" (judged by the latter: load {os.getloadavg()[0]:.0f})" if crowded else ""),
+                + (f" (judged by the latter: load {load:.0f})" if crowded else ""),
             ),
             Line("order of three turns each: most that a client was ahead of another", f"{order} turn"),
         ]
@@ -379,44 +320,12 @@ async def two_models(root: DataRoot, turns: int) -> list[Line]:
 # --- all of it ---------------------------------------------------------------------------------
 
 
-def spread(values: list[float]) -> str:
-    if not values:
-        return "-"
-    ordered = sorted(values)
-    ninety = ordered[int(len(ordered) * 0.95)] if len(ordered) > 1 else ordered[0]
-    return f"median {statistics.median(ordered):.3f}, p95 {ninety:.3f}, most {ordered[-1]:.3f}"
-
-
-def kept(page: Path, lines: list[Line]) -> list[Line]:
-    """Rows of an earlier run that this one, of some parts only, did not make anew."""
-    made = {line.what for line in lines}
-    rows = page.read_text(encoding="utf-8").splitlines() if page.exists() else []
-    cells = [row.strip("| ").split(" | ") for row in rows if row.startswith("| ")]
-    return [Line(*cell) for cell in cells if len(cell) == 2 and cell[0] not in made | {"what", "---"}]
-
-
-def page(lines: list[Line], seconds: float) -> str:
-    """The result page."""
-    head = [
-        "# Soak: the slot",
-        "",
-        (
-            f"Run on {time.strftime('%Y-%m-%d', time.gmtime())}, {platform.system()} {platform.machine()}, "
-            f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.0f}, Python {platform.python_version()}, "
-            f"{seconds:.0f} s. Made by `tests/soak/soak_slot.py`, whose parts may be run apart."
-        ),
-        "",
-        "| what | result |",
-        "| --- | --- |",
-    ]
-    return "\n".join([*head, *(f"| {line.what} | {line.result} |" for line in lines)]) + "\n"
-
-
 async def run(arguments: argparse.Namespace, folder: Path) -> list[Line]:
     parts: dict[str, Callable[[DataRoot], Awaitable[list[Line]]]] = {
         "models": lambda root: two_models(root, 10),
         "clients": lambda root: many_clients(root, arguments.pairs),
-        "vanish": lambda root: vanishing(root, arguments.vanish),
+        "killed": lambda root: killed_clients(root, arguments.killed),
+        "storm": lambda root: storm(root, arguments.storm),
         "turns": lambda root: many_turns(root, arguments.turns),
         "races": lambda root: races(root, arguments.races),
     }
@@ -438,9 +347,10 @@ async def run(arguments: argparse.Namespace, folder: Path) -> list[Line]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--parts", nargs="*", choices=("models", "clients", "vanish", "turns", "races"))
+    parser.add_argument("--parts", nargs="*", choices=("models", "clients", "killed", "storm", "turns", "races"))
     parser.add_argument("--races", type=int, default=500)
-    parser.add_argument("--vanish", type=int, default=100)
+    parser.add_argument("--killed", type=int, default=100)
+    parser.add_argument("--storm", type=int, default=2000)
     parser.add_argument("--turns", type=int, default=2000)
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[2] / "docs/soak/slot.md")

@@ -188,30 +188,6 @@ async def test_cancel_in_every_stage_ends_it_and_the_next_turn_works(models: Dat
         assert (await client.turn("a", "short").end()).finish_reason == "stop"
 
 
-@pytest.mark.parametrize("stage", STAGES)
-async def test_a_client_that_vanishes_in_any_stage_frees_the_slot(models: DataRoot, stage: str) -> None:
-    reach, script = STAGES[stage]
-    async with scripted(models, ENDLESS, short(), **script) as modeld, modeld.client("stays") as stays:
-        async with modeld.client("goes") as goes, modeld.client("other") as other:
-            await reach(modeld, goes, other)
-            goes.vanish()
-            if stage == "queued":
-                with anyio.fail_after(FREE_SECONDS):
-                    while (await stays.status()).queue:
-                        await anyio.sleep(0.005)
-                assert (await stays.status()).state == "Busy"
-            elif stage == "loading":
-                with anyio.fail_after(FREE_SECONDS):
-                    while (busy := (await stays.status()).busy) is not None and busy.holder == "goes":
-                        await anyio.sleep(0.005)
-            else:
-                await stays.until_state("Ready", seconds=FREE_SECONDS)
-        assert (await stays.turn("a", "short").end()).finish_reason == "stop"
-        status = await stays.status()
-        assert (status.clients, status.queue) == (1, [])
-        assert len(modeld.workers()) == 1
-
-
 async def test_an_engine_that_does_not_stop_is_killed_and_the_next_turn_reloads(models: DataRoot) -> None:
     hang = {"pieces": ["x "], "hang_after": 0}
     environ = {"MODELD_CANCEL_LIMIT": "0.4"}
