@@ -5,7 +5,7 @@
 
 SHELL := /bin/sh
 BACKEND ?= openvino
-PROMPT ?= What is the capital of France? Answer in one word.
+PROMPT ?= What is the capital of France?
 ARGS ?=
 export PROMPT
 

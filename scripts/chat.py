@@ -16,6 +16,7 @@ from prepare import setup
 from steps import BIN, ROOT, StepFailed, fail, say, shown
 
 DATA_ROOT = ROOT / ".chat"
+PROMPT = "What is the capital of France?"
 ANSWER_SECONDS = 180
 STOP_SECONDS = 60
 
@@ -25,7 +26,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", choices=("openvino", "llama"), default="openvino")
     arguments = parser.parse_args()
-    prompt = os.environ.get("PROMPT") or "What is the capital of France? Answer in one word."
+    prompt = os.environ.get("PROMPT") or PROMPT
     environ = {**os.environ, "MODELD_DATA_ROOT": str(DATA_ROOT), "MODELD_BACKEND": arguments.backend}
     try:
         setup([arguments.backend])

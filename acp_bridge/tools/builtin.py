@@ -36,11 +36,9 @@ def result_limit(window: int) -> int:
     return max(RESULT_LEAST, min(window, RESULT_MOST))
 
 
-#: Where nothing is said, some templates put in their maker's own words, which know no editor.
-PLAIN_SYSTEM = (
-    "You are an assistant in a code editor. Answer what is asked, truthfully and to the point. "
-    "Put code in fenced Markdown blocks. Say so when you do not know."
-)
+#: Where nothing is said, some templates put in their maker's own words, which know no editor. It is short and says
+#: nothing about how to answer: very small models take such words for the task ("to the point", "do not know").
+PLAIN_SYSTEM = "You are a helpful assistant in a code editor. Put code in fenced Markdown blocks."
 
 
 def system_text(roots: Sequence[str], mode: ModeName) -> str:

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from modeld.engine.chat import Chat
 from modeld.engine.contract import Aborted, Engine, LoadedModel, LoadRequest
 from modeld.engine.gate import Activity
@@ -27,7 +29,7 @@ from modeld.engine.messages import (
     Turn,
     Warm,
 )
-from modeld.engine.sampling import describe_capabilities
+from modeld.engine.sampling import advice_for, describe_capabilities
 from modeld.engine.shelf import Shelf
 from modeld.engine.steps import StepRunner
 from modeld.engine.turn import TurnRunner
@@ -82,6 +84,7 @@ class Resident:
         except Aborted as error:
             self._engine.close()
             raise ModelLoadFailed(model=job.identity.name, stage="weights", reason="cancelled") from error
+        loaded = msgspec.structs.replace(loaded, sampling=advice_for(job.model, loaded.sampling))
         return self._ready(loaded, began)
 
     def _ready(self, loaded: LoadedModel, began: float) -> Loaded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -12,8 +13,22 @@ from modeld.output.callgrammar import ToolGrammar
 from shared.errors import UnsupportedFeature
 from shared.protocol.api import Sampling
 
-#: Where neither the turn nor the model's makers say anything: llama.cpp's own defaults.
-DEFAULTS = Sampling(temperature=0.8, top_k=40, top_p=0.95, min_p=0.05, repeat_penalty=1.0)
+#: Where neither the turn nor the model's makers say anything: llama.cpp's own defaults, but for the temperature. What
+#: is asked in an editor has right answers, and at the usual 0.8 small models miss many that they know: of plain
+#: questions to the starter 14 in 20 were answered right at 0.8 and 20 at 0.2.
+DEFAULTS = Sampling(temperature=0.2, top_k=40, top_p=0.95, min_p=0.05, repeat_penalty=1.0)
+#: Models that think are made for more: below this their makers see them go round in circles.
+THINKING_TEMPERATURE = 0.6
+
+
+def advice_for(facts: Mapping[str, Any], found: Sampling) -> Sampling:
+    """What is right for a model: what the engine `found` in its file, then what the catalog did, then its kind."""
+    told: dict[str, Any] = {"temperature": THINKING_TEMPERATURE} if facts.get("thinking") else {}
+    told |= facts.get("sampling") or {}
+    missing = {name: told[name] for name in _FIELDS if name in told and getattr(found, name) is None}
+    if "top_k" in missing:
+        missing["top_k"] = int(missing["top_k"])
+    return msgspec.structs.replace(found, **missing)
 
 
 def decode_options(

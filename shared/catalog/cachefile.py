@@ -18,7 +18,7 @@ from shared.catalog.fingerprint import long_path
 from shared.catalog.group import FileRecord
 from shared.catalog.scan import Candidate
 
-MAGIC = b"modeld-library 1\n"
+MAGIC = b"modeld-library 2\n"
 MAX_BYTES = 64 * 1024 * 1024
 
 

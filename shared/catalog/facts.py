@@ -6,6 +6,7 @@ import hashlib
 from typing import Any
 
 from shared.catalog import ggml
+from shared.catalog.advice import from_gguf
 from shared.catalog.entry import Facts, SpecialTokens
 from shared.catalog.geometry import kv_spans, state_bytes
 from shared.catalog.gguf import FIM_TEXTS, TOKENS, Header
@@ -76,6 +77,7 @@ def facts_of(header: Header) -> Facts:
         tools=marks.tools,
         thinking=marks.thinking,
         embedding_only=_embedding_only(meta, architecture),
+        sampling=from_gguf(meta),
         split=_split(meta),
         complete=header.complete,
         unusable=_unusable(header, architecture, kind),

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from shared.catalog.advice import from_generation_config
 from shared.catalog.entry import Facts, KvSpan, SpecialTokens
 from shared.catalog.facts import digest_text
 from shared.catalog.fingerprint import long_path
@@ -78,6 +79,7 @@ def _facts(config: dict[str, Any], xml: _Xml, folder: str, names: set[str]) -> F
     kv_heads = _int(text.get("num_key_value_heads")) or heads
     layers = _int(text.get("num_hidden_layers")) or len(xml.kv)
     marks = sniff(template)
+    generation = _json(folder, "generation_config.json", names)
     embedding = "modules.json" in names or bool(_EMBEDDERS.search(_text(config.get("model_type"))))
     return Facts(
         format="openvino",
@@ -96,10 +98,11 @@ def _facts(config: dict[str, Any], xml: _Xml, folder: str, names: set[str]) -> F
         kv=_kv(xml, text, layers, kv_heads * dim),
         template=template,
         template_digest=digest_text(template),
-        tokens=_tokens(config, _json(folder, "generation_config.json", names), info, _json(folder, _TOKENIZER, names)),
+        tokens=_tokens(config, generation, info, _json(folder, _TOKENIZER, names)),
         tools=marks.tools,
         thinking=marks.thinking,
         embedding_only=embedding,
+        sampling=from_generation_config(generation),
         unusable="" if "openvino_tokenizer.xml" in names else "openvino_tokenizer.xml is missing; convert it again",
     )
 

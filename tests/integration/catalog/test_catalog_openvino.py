@@ -69,7 +69,7 @@ def test_an_export_of_optimum(tmp_path: Path) -> None:
         "eos_token": "<e>",
         "add_bos_token": False,
     }
-    generation = {"eos_token_id": [7, 6], "pad_token_id": 9}
+    generation = {"eos_token_id": [7, 6], "pad_token_id": 9, "do_sample": True, "temperature": 0.6, "top_k": 20}
     path = folder(
         tmp_path / "Qwen3-0.6B-int4-ov",
         model=xml(mode="int4_asym"),
@@ -81,6 +81,7 @@ def test_an_export_of_optimum(tmp_path: Path) -> None:
     assert (facts.n_layers, facts.n_heads, facts.n_kv_heads, facts.head_dim_k) == (3, 16, 8, 128)
     assert facts.kv == (KvSpan(1, 1024, 1024, 4096), KvSpan(2, 1024, 1024))
     assert (facts.tools, facts.thinking, facts.complete, facts.unusable) == (True, True, True, "")
+    assert facts.sampling == {"temperature": 0.6, "top_k": 20.0}
     tokens = facts.tokens
     assert (tokens.bos, tokens.eos, tokens.extra_eos, tokens.pad, tokens.add_bos) == (5, 7, (6,), 9, False)
     assert tokens.texts == {5: "<b>", 7: "<e>"}

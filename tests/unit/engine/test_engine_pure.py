@@ -16,7 +16,7 @@ from modeld.engine.cores import cgroup_quota, physical_cores
 from modeld.engine.gate import TurnGate
 from modeld.engine.llama.lanes import WORTH_PARKING, Checkpoint, Lane, Parked, State, choose, common_prefix
 from modeld.engine.messages import Cancel, Count, Heartbeat
-from modeld.engine.sampling import decode_options
+from modeld.engine.sampling import THINKING_TEMPERATURE, advice_for, decode_options, offered
 from modeld.engine.stream import EventStream
 from modeld.engine.watchdog import Watchdog
 from modeld.engine.wire import BadFrame, frame, to_worker_reader
@@ -240,6 +240,23 @@ def test_a_turns_own_value_goes_before_the_makers_advice_and_that_before_the_def
     assert (options.temperature, options.top_k, options.top_p, options.max_tokens) == (0.0, 7, 0.95, 9)
 
 
+def test_without_advice_answers_are_drawn_carefully() -> None:
+    assert decode_options(Sampling(), Sampling(), Capabilities(), 9).temperature == 0.2
+    assert advice_for({}, Sampling()) == Sampling()
+
+
+def test_the_makers_advice_is_taken_from_wherever_it_stands() -> None:
+    facts = {"thinking": True, "sampling": {"temperature": 0.7, "top_k": 20.0, "top_p": 0.8}}
+    advice = advice_for(facts, Sampling(top_p=0.5))
+    assert (advice.temperature, advice.top_k, advice.top_p) == (0.7, 20, 0.5), "what the engine found goes first"
+    assert isinstance(advice.top_k, int)
+
+
+def test_a_model_that_thinks_is_not_held_so_tightly() -> None:
+    assert advice_for({"thinking": True}, Sampling()).temperature == THINKING_TEMPERATURE
+    assert advice_for({"thinking": True}, Sampling(temperature=0.3)).temperature == 0.3
+
+
 def test_the_window_bounds_the_answer() -> None:
     assert decode_options(Sampling(max_tokens=500), Sampling(), Capabilities(), 100).max_tokens == 100
     assert decode_options(Sampling(), Sampling(), Capabilities(), 100).max_tokens == 100
@@ -257,6 +274,17 @@ def test_the_window_bounds_the_answer() -> None:
 def test_what_cannot_be_done_is_refused_and_never_dropped(asked: Sampling) -> None:
     with pytest.raises(UnsupportedFeature):
         decode_options(asked, Sampling(), Capabilities(), 100)
+
+
+def test_a_tool_choice_says_which_tools_the_answer_may_call() -> None:
+    tools = [{"type": "function", "function": {"name": name}} for name in ("read", "now")]
+    assert offered(Sampling(), tools) == offered(Sampling(tool_choice="auto"), tools) == tools
+    assert offered(Sampling(tool_choice="none"), tools) == []
+    assert offered(Sampling(tool_choice="required"), tools) == tools
+    assert offered(Sampling(tool_choice="now"), tools) == tools[1:]
+    for choice, among in (("required", []), ("write", tools), ("write", [])):
+        with pytest.raises(UnsupportedFeature, match=choice):
+            offered(Sampling(tool_choice=choice), among)
 
 
 def test_exit_codes_read_as_sentences() -> None:

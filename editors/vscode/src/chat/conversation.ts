@@ -42,7 +42,7 @@ export interface Turn {
 }
 
 /** Sent first: it must stay the same, so that the model's warm context stays usable. */
-export const SYSTEM = 'You are a programming assistant in a code editor. Answer briefly. Put code into fenced blocks.';
+export const SYSTEM = 'You are a helpful assistant in a code editor. Put code in fenced Markdown blocks.';
 
 export class Conversation {
   turns: Turn[];
