@@ -48,7 +48,7 @@ ENDS = (
     *("<|im_end|>", "<|eot_id|>", "</s>", "<|end|>", "<end_of_turn>", "<｜end▁of▁sentence｜>", "<|end_of_text|>"),
     *("<|return|>", "<|call|>", "<|eot|>", "<turn|>", "[e~[", "<|endoftext|>", "<seed:eos>", "<|observation|>"),
     *("<|user|>", "<SPECIAL_12>", "<|assistant_end|>", "<end_of_sentence>", "<sep>", "<|role_end|>", "</assistant>"),
-    *("<|end_of_msg|>", "<|tool_response>", "<|END_OF_TURN_TOKEN|>", "<｜Assistant｜>"),
+    *("<|end_of_msg|>", "<｜hy_eos:opensource｜>", "<|tool_response>", "<|END_OF_TURN_TOKEN|>", "<｜Assistant｜>"),
     "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>",
     "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|><|START_THINKING|><|END_THINKING|>",
     "<|eot_id|><|start_header_id|>assistant<|end_header_id|>",
@@ -57,11 +57,7 @@ ENDS = (
 KNOWN = {
     "Apriel-1.6-15b-Thinker-fixed": "history lacks the opener that the prompt writes; an answer to a prompt is read",
     "CohereForAI-c4ai-command-r-plus-tool_use": "writes its next instruction behind every message",
-    "Kimi-K3": "a notation of its own, not read",
-    "LFM2.5-8B-A1B": "writes line breaks into Python strings, which Python does not allow",
-    "MiniMax-M3": "parameters as nested tags of their own names, not read",
-    "muse-glimmer": "a notation of its own, not read",
-    "tencent-Hy3": "marks with a suffix, not read",
+    "MiniMax-M3": "writes null as nothing, which is read as an empty text",
 }
 
 

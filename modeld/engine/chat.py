@@ -12,6 +12,7 @@ from modeld.engine.guard import RenderGuard
 from modeld.engine.pictures import Picture, refuse_pictures, take_pictures
 from modeld.output.format import OutputFormat
 from modeld.output.parser import format_marks
+from modeld.template.lead import Lead, call_lead
 from modeld.template.render import Template
 from shared.catalog.identity import AUTO, RequestedIdentity, ResolvedIdentity
 from shared.errors import ModelLoadFailed, TemplateFailed
@@ -88,6 +89,11 @@ class Chat:
         if sight is None or not pictures:
             return Prompt(self.with_bos(self._engine.tokenize(text, special=True)), form)
         return Prompt(self.with_bos(_shown(sight, text, pictures)), form, pictures)
+
+    def call_lead(self, tools: Sequence[dict[str, Any]]) -> Lead | None:
+        """How the template begins a call; None where it does not tell."""
+        with self._guard.limits():
+            return call_lead(self.template, tools)
 
     def with_bos(self, tokens: list[int]) -> list[int]:
         """The template may write the begin mark itself: it is never doubled."""

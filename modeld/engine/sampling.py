@@ -40,6 +40,8 @@ def decode_options(
     Raises UnsupportedFeature for what cannot be done.
     """
     _refuse_unsupported(asked, capabilities)
+    if must_use_tools(asked) and (not capabilities.grammar or tools is None or tools.forced is None):
+        raise UnsupportedFeature(feature=f"tool_choice {asked.tool_choice!r}")
     merged = {name: _first(name, asked, advised, DEFAULTS) for name in _FIELDS}
     values: dict[str, Any] = {name: value for name, value in merged.items() if value is not None}
     limit = budget if asked.max_tokens is None else min(asked.max_tokens, budget)
@@ -70,10 +72,28 @@ def _token(key: str) -> int:
 def _refuse_unsupported(asked: Sampling, capabilities: Capabilities) -> None:
     if asked.json_schema is not None and not capabilities.grammar:
         raise UnsupportedFeature(feature="json_schema")
-    if asked.tool_choice not in (None, "auto", "none"):
-        raise UnsupportedFeature(feature=f"tool_choice {asked.tool_choice!r}")
+    if asked.json_schema is not None and must_use_tools(asked):
+        raise UnsupportedFeature(feature="json_schema with a tool_choice that asks for a call")
     if asked.max_tokens is not None and asked.max_tokens < 1:
         raise UnsupportedFeature(feature="max_tokens below 1")
+
+
+def must_use_tools(asked: Sampling) -> bool:
+    """Whether the answer has to be a tool call: `required`, or the name of a tool."""
+    return asked.tool_choice not in (None, "auto", "none")
+
+
+def offered(asked: Sampling, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The tools that this answer may call: all, none, or the one that is named. Raises UnsupportedFeature."""
+    if asked.tool_choice == "none":
+        return []
+    if not must_use_tools(asked):
+        return tools
+    chosen = [one for one in tools if asked.tool_choice in ("required", one.get("function", one).get("name"))]
+    if not chosen:
+        what = "without tools" if not tools else "which names none of the tools"
+        raise UnsupportedFeature(feature=f"tool_choice {asked.tool_choice!r}, {what}")
+    return chosen
 
 
 def describe_capabilities(capabilities: Capabilities) -> dict[str, object]:

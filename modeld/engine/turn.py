@@ -16,9 +16,9 @@ from modeld.engine.contract import Aborted, DecodeOptions, Engine, LoadedModel, 
 from modeld.engine.gate import Activity
 from modeld.engine.messages import Done, EnsurePrefix, Fill, Turn, Warm
 from modeld.engine.pictures import Picture
-from modeld.engine.sampling import decode_options
+from modeld.engine.sampling import decode_options, must_use_tools, offered
 from modeld.engine.stream import EventStream
-from modeld.output.callgrammar import tool_grammar
+from modeld.output.callgrammar import must_call, tool_grammar
 from modeld.output.parser import OutputParser
 from shared.errors import ContextOverflow, UnsupportedFeature
 from shared.protocol.api import Event, Prefill, Prefix, TextDelta, Usage
@@ -54,10 +54,12 @@ class TurnRunner:
     def plan(self, job: Turn | EnsurePrefix) -> TurnPlan:
         """Everything about a turn that is known before the engine works. Raises as `turn`."""
         self._activity.enter("template", job.turn)
-        tools = [] if job.params.tool_choice == "none" else job.tools
-        prompt = self._chat.prompt(job.messages, job.tools, job.params.thinking)
+        tools, must = offered(job.params, job.tools), must_use_tools(job.params)
+        prompt = self._chat.prompt(job.messages, job.tools, job.params.thinking or ("off" if must else None))
         budget = self._budget(prompt.tokens)
         grammar = tool_grammar(prompt.format, tools)
+        if must and grammar is not None:
+            grammar = must_call(grammar, prompt.format, self._chat.call_lead(job.tools))
         options = decode_options(job.params, self._advised, self._capabilities, budget, grammar)
         return TurnPlan(
             tokens=prompt.tokens,

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from modeld.output.format import OutputFormat
 from shared.catalog.sniff import ToolStyle
+
+if TYPE_CHECKING:
+    from modeld.template.lead import Lead
 
 #: White space that may stand between two parts: a bound, so that a small model cannot write it for ever.
 GAP = 20
@@ -54,11 +57,33 @@ class Section(msgspec.Struct, frozen=True):
     calls: tuple[CallForm, ...]
 
 
+class Begin(msgspec.Struct, frozen=True):
+    """How a call of one tool begins, its name included. `json`: its arguments follow at once, as an object."""
+
+    tool: str
+    text: str
+    json: bool
+
+
+class Forced(msgspec.Struct, frozen=True):
+    """The answer is a call from its first token: `before` (what ends open thoughts), then `section` whole, or one of
+    `begins` and what the model makes of it.
+    """
+
+    before: str
+    section: Section | None = None
+    begins: tuple[Begin, ...] = ()
+
+
 class ToolGrammar(msgspec.Struct, frozen=True):
-    """The calls that a turn may make: sections by their openers, and the schema of each tool's arguments."""
+    """The calls that a turn may make: sections by their openers, and the schema of each tool's arguments.
+
+    `forced`: it must make one.
+    """
 
     sections: tuple[Section, ...]
     schemas: dict[str, str]
+    forced: Forced | None = None
 
 
 class _Family(NamedTuple):
@@ -69,6 +94,7 @@ class _Family(NamedTuple):
     key: str = "arguments"
 
 
+_MISTRAL = "[TOOL_CALLS]"
 _FAMILIES: dict[ToolStyle, _Family] = {
     "generic": _Family("<tool_call>", "</tool_call>", "\n"),
     "hermes": _Family("<tool_call>", "</tool_call>", "\n"),
@@ -92,6 +118,34 @@ def tool_grammar(form: OutputFormat, tools: Sequence[dict[str, Any]]) -> ToolGra
         sections.append(_mistral(schemas))
     kept = {section.opener: section for section in reversed(sections) if section.opener not in taken}
     return ToolGrammar(sections=tuple(kept.values()), schemas=schemas)
+
+
+def must_call(grammar: ToolGrammar, form: OutputFormat, lead: Lead | None) -> ToolGrammar | None:
+    """The same calls, one of them at once; None where nothing tells how this model begins one.
+
+    `lead`: what the model's own template writes around a tool's name.
+    """
+    before = f"{form.think_close[0]}\n\n" if form.opened else ""
+    section = _section_of(grammar, form, lead)
+    if section is not None:
+        gap = "" if lead is None or form.described else lead.before[: len(lead.before) - len(lead.before.lstrip())]
+        return msgspec.structs.replace(grammar, forced=Forced(before + gap, section))
+    if lead is None:
+        return None
+    begins = tuple(Begin(name, f"{lead.before}{name}{lead.after}", lead.json) for name in grammar.schemas)
+    return msgspec.structs.replace(grammar, forced=Forced(before, begins=begins))
+
+
+def _section_of(grammar: ToolGrammar, form: OutputFormat, lead: Lead | None) -> Section | None:
+    """The section that a call begins with: ours where we taught it, else the family's, if its template writes that."""
+    if form.described:
+        wanted = _FAMILIES["generic"].opener
+    elif lead is not None:
+        wanted = lead.before.lstrip()
+    else:
+        known = _FAMILIES.get(form.tools, _Family(_MISTRAL)) if form.tools != "generic" else _Family("")
+        wanted = known.opener if form.tools in ("mistral", *_FAMILIES) else ""
+    return next((one for one in grammar.sections if wanted.startswith(one.opener)), None)
 
 
 def any_arguments(grammar: ToolGrammar) -> ToolGrammar:
@@ -132,7 +186,7 @@ def _mistral(schemas: dict[str, str]) -> Section:
         CallForm(name, ("[", "{", '"name"', ":", json.dumps(name), ",", '"arguments"', ":"), ("}", "]"))
         for name in schemas
     ]
-    return Section("[TOOL_CALLS]", "", "", False, (*marked, *listed))
+    return Section(_MISTRAL, "", "", False, (*marked, *listed))
 
 
 def canonical(parts: Sequence[str]) -> str:

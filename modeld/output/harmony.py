@@ -1,9 +1,14 @@
-"""The channel grammar of gpt-oss: `<|channel|>analysis<|message|>...<|end|><|start|>assistant<|channel|>...`."""
+"""Messages one after the other, each with a header: gpt-oss's channels, and recipients alone (Muse).
+
+`<|channel|>analysis<|message|>...<|end|><|start|>assistant<|channel|>...` or
+`to=self<|message|>...<|eom|><|start|>assistant to=user<|message|>...`: there a call's body is written in tags.
+"""
 
 from __future__ import annotations
 
 import re
 
+from modeld.output.calls import style_of
 from modeld.output.calls.jsoncall import arguments
 from modeld.output.emitter import Emitter
 from modeld.output.format import OutputFormat
@@ -12,7 +17,7 @@ from modeld.output.reader import Reader, Steps
 from modeld.output.tools import ToolBook
 
 _MESSAGE = "<|message|>"
-_ENDS = ("<|end|>", "<|return|>", "<|call|>", "<|start|>", "<|channel|>")
+_ENDS = ("<|end|>", "<|return|>", "<|call|>", "<|start|>", "<|channel|>", "<|eom|>", "<|eot|>")
 _HEADER = Markers((_MESSAGE, "<|end|>", "<|return|>", "<|call|>"))
 _BODY = Markers(_ENDS)
 _BEGIN = Markers(("<|channel|>", "<|start|>", _MESSAGE))
@@ -24,7 +29,6 @@ MARKS = (*_ENDS, _MESSAGE, "<|constrain|>")
 
 def harmony(reader: Reader, out: Emitter, form: OutputFormat, book: ToolBook) -> Steps[None]:
     """Run over the whole output. Text outside any message is the answer (a model that forgot its channels)."""
-    del form
     yield from reader.skip_space()
     head = ""
     if (yield from reader.accept("to=")):  # the recipient may stand before the channel
@@ -37,18 +41,23 @@ def harmony(reader: Reader, out: Emitter, form: OutputFormat, book: ToolBook) ->
         if end is None:
             return
         if end == _MESSAGE:
-            marker = yield from _message(reader, out, book, head + marker + header)
+            marker = yield from _message(reader, out, book, form, head + marker + header)
             head = ""
             if marker in ("<|start|>", "<|channel|>", None):
                 continue
         marker = yield from reader.until(_BEGIN, out.text)
 
 
-def _message(reader: Reader, out: Emitter, book: ToolBook, header: str) -> Steps[str | None]:
+def _message(reader: Reader, out: Emitter, book: ToolBook, form: OutputFormat, header: str) -> Steps[str | None]:
     recipient = _RECIPIENT.search(header)
     found = _CHANNEL.search(header)
     channel = found.group(1) if found else "final"
-    if recipient and book:
+    if form.tools == "muse":
+        channel = {"self": "analysis", "user": "final"}.get(recipient.group(1) if recipient else "user", "call")
+        if channel == "call":
+            yield from _in_tags(reader, out, book)
+            return (yield from reader.until(_BODY, _drop))
+    elif recipient and book:
         out.begin_call(recipient.group(1))
         if (yield from arguments(reader, out)):
             out.end_call()
@@ -60,6 +69,14 @@ def _message(reader: Reader, out: Emitter, book: ToolBook, header: str) -> Steps
             out.close_reasoning()
         return marker
     return (yield from reader.until(_BODY, out.text))
+
+
+def _in_tags(reader: Reader, out: Emitter, book: ToolBook) -> Steps[None]:
+    style = style_of("muse")
+    yield from reader.skip_space()
+    for opener in style.openers:
+        if (yield from reader.accept(opener)):
+            yield from style.parse(reader, out, book, opener)
 
 
 def _drop(text: str) -> None:

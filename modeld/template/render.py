@@ -11,7 +11,7 @@ import msgspec
 
 from modeld.output.format import OutputFormat
 from modeld.template.default import CHATML, MISSING
-from modeld.template.sandbox import OUTPUT_LIMIT, Sandbox, TemplateRefused, tojson
+from modeld.template.sandbox import OUTPUT_LIMIT, Given, Sandbox, TemplateRefused, given, tojson
 from modeld.template.shape import Shape, adapt
 from modeld.template.sniff import Sniffed, sniff
 from shared.errors import TemplateFailed
@@ -74,7 +74,7 @@ class Template:
         with what the template said and the index of the message it was at.
         """
         adapted = adapt(messages, tools, self.shape)
-        watched = _Watched(adapted.messages)
+        watched = _Watched(map(given, adapted.messages))
         try:
             return self._raw(watched, adapted.tools, _switches(thinking), add_generation_prompt)
         except Exception as error:
@@ -104,14 +104,14 @@ class Template:
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], switches: dict[str, Any], prompt: bool
     ) -> str:
         variables: dict[str, Any] = {
-            "messages": messages,
+            "messages": messages if isinstance(messages, Given) else given(messages),
             "bos_token": self.bos,
             "eos_token": self.eos,
             "add_generation_prompt": prompt,
             **switches,
         }
         if tools or self._wants_list:
-            variables["tools"] = tools
+            variables["tools"] = given(tools)
         if "functions" in self.source:  # Firefunction's own name for them, as JSON text
             variables["functions"] = tojson(tools, indent=4)
             variables["datetime"] = self._now().strftime("%B %d %Y %H:%M:%S GMT")
@@ -125,7 +125,7 @@ class Template:
         return "".join(parts)
 
 
-class _Watched(list[dict[str, Any]]):
+class _Watched(Given):
     """The messages, remembering which one the template was given last."""
 
     at: int | None = None

@@ -35,6 +35,21 @@ _GROWING_METHODS = ("format_map", "center", "ljust", "rjust", "zfill", "expandta
 _FORMATTED_FIELD = re.compile(r"\{[^{}]*[:!\[.][^{}]*\}|\{\{|\}\}")
 
 
+#: What templates that number calls or queue answers do with lists they made.
+_OWN_LISTS = ("append", "pop")
+
+
+class Given(list[Any]):
+    """A list that a template was given: it cannot be changed."""
+
+
+def given(value: Any) -> Any:
+    """The same value with all its lists unchangeable."""
+    if isinstance(value, dict):
+        return {key: given(one) for key, one in value.items()}
+    return Given(map(given, value)) if isinstance(value, (list, tuple)) else value
+
+
 class TemplateRefused(Exception):
     """The template called `raise_exception`: the conversation does not fit its rules."""
 
@@ -115,7 +130,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return 0
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """What makes much out of little is refused; `str.format` fills in plain fields only."""
+        """What makes much out of little is refused; `str.format` fills in plain fields only.
+
+        A list of the template's own may be appended to and popped; one that it was given is `Given`, and stays.
+        """
+        if type(obj) is list and attribute in _OWN_LISTS:
+            return getattr(obj, attribute)
         if isinstance(obj, str):
             if attribute in _GROWING_METHODS or (attribute == "format" and _FORMATTED_FIELD.search(obj)):
                 raise SecurityError(f"{attribute} is not allowed in a chat template")
@@ -180,4 +200,4 @@ def _length(value: Any) -> int:
     return len(value) if isinstance(value, (str, list, tuple)) else 0
 
 
-__all__ = ["OUTPUT_LIMIT", "Sandbox", "TemplateError", "TemplateRefused", "refuse", "tojson"]
+__all__ = ["OUTPUT_LIMIT", "Given", "Sandbox", "TemplateError", "TemplateRefused", "given", "refuse", "tojson"]

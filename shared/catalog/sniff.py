@@ -42,6 +42,10 @@ ToolStyle = Literal[
     "functionary_recipient",
     "lfm2",
     "solar",
+    "hunyuan",
+    "minimax_m3",
+    "kimi_k3",
+    "muse",
 ]
 
 #: The first whose mark stands in the template names the tool-call notation.
@@ -49,6 +53,10 @@ _TOOL_MARKS: tuple[tuple[str, ToolStyle], ...] = (
     ("<|channel|>", "gpt_oss"),
     ("｜DSML｜", "deepseek_dsml"),
     ("<seed:tool_call>", "seed"),
+    ("<｜hy_", "hunyuan"),
+    ("<atem:function_calls>", "muse"),
+    ("]<]minimax[>[", "minimax_m3"),
+    ("<|open|>", "kimi_k3"),
     ("<minimax:tool_call>", "minimax"),
     ("<invoke", "minimax"),
     ("<arg_key>", "glm"),
@@ -94,6 +102,11 @@ _THINK_MARKS: tuple[tuple[str, str], ...] = (
     ("<thought>", "</thought>"),
     ("<reasoning>", "</reasoning>"),
 )
+#: Families whose templates put their marks together out of parts.
+_THINK_OF_STYLE: dict[ToolStyle, tuple[str, str]] = {
+    "kimi_k3": ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+    "hunyuan": ("<think:opensource>", "</think:opensource>"),
+}
 _NOISE: tuple[str, ...] = (
     "<|START_RESPONSE|>",
     "<|END_RESPONSE|>",
@@ -132,9 +145,11 @@ def sniff(source: str) -> TemplateMarks:
     """Read the marks in a template's text. An empty text gives the generic answer."""
     text = _COMMENT.sub("", source)
     style: ToolStyle = next((style for mark, style in _TOOL_MARKS if mark in text), "generic")
-    pair = next(((begin, end) for begin, end in _THINK_MARKS if end in text or begin in text), None)
+    pair = _THINK_OF_STYLE.get(style) or next(
+        ((begin, end) for begin, end in _THINK_MARKS if end in text or begin in text), None
+    )
     reasoning: ReasoningKind = "tags" if pair else "none"
-    if style == "gpt_oss":
+    if style in ("gpt_oss", "muse"):
         reasoning, pair = "channels", None
     return TemplateMarks(
         tools=_TOOLS.search(text) is not None or "functions" in text,

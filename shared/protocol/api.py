@@ -218,7 +218,11 @@ class ConfigureResult(Value, kw_only=True):
 
 
 class Sampling(Value, kw_only=True):
-    """Options of one turn, never of the identity. None means the model's or engine's default."""
+    """Options of one turn, never of the identity. None means the model's or engine's default.
+
+    `tool_choice`: `auto` (the default), `none`, `required`, or the name of a tool: the answer is then a call from its
+    first token, without thoughts before it.
+    """
 
     temperature: float | None = None
     top_k: int | None = None

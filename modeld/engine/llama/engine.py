@@ -260,6 +260,8 @@ class LlamaEngine:
         sample, evaluate, chain = api.llama_sampler_sample, api.llama_decode, sampler.pointer
         end, one = self.special.end, self._batch.one
         self._tools = None if options.tools is None else HeldTools(options.tools)
+        if self._tools is not None:
+            self._tools.begin(sampler, self._vocabulary_of())
         self._batch.fill([0], 0, lane.sequence, logits=True)
         self._threads.begin_decode(options)
         most = self._plan_of().guesses

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from modeld.output.callgrammar import ANY_OBJECT, GAP, CallForm, Section, ToolGrammar
+from modeld.output.callgrammar import ANY_OBJECT, GAP, CallForm, Forced, Section, ToolGrammar
 
 _GAP_RULE = rf"gap ::= [ \t\n\r]{{0,{GAP}}}"
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -44,6 +44,17 @@ def arguments_gbnf(grammar: ToolGrammar, tool: str, before: str) -> str:
     rules = _arguments(schemas, {tool: "t0"})
     lead = f"{literal(before)} " if before else ""
     return "\n".join([f"root ::= {lead}gap t0 .*", _GAP_RULE, *rules])
+
+
+def forced_gbnf(grammar: ToolGrammar, forced: Forced) -> str:
+    """An answer that is a call from its first token."""
+    if forced.section is not None:
+        return section_gbnf(forced.section, grammar.schemas, forced.before + forced.section.opener)
+    names = {name: f"t{number}" for number, name in enumerate(grammar.schemas)}
+    begins = [literal(one.text) + (f" gap {names[one.tool]}" if one.json else "") for one in forced.begins]
+    held = {one.tool: grammar.schemas[one.tool] for one in forced.begins if one.json}
+    lead = f"{literal(forced.before)} " if forced.before else ""
+    return "\n".join([f"root ::= {lead}({' | '.join(begins)}) .*", _GAP_RULE, *_arguments(held, names)])
 
 
 def literal(text: str) -> str:

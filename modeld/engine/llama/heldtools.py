@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modeld.engine.llama.grammar import arguments_gbnf, section_gbnf
+from modeld.engine.llama.grammar import arguments_gbnf, forced_gbnf, section_gbnf
 from modeld.engine.llama.sampler import SamplerChain
 from modeld.engine.llama.vocabulary import Vocabulary
 from modeld.output.callgrammar import ANY_OBJECT, Opened, Section, ToolGrammar, may_begin, may_follow
+from shared.errors import UnsupportedFeature
 
 #: An opener is found within this many tokens, or left alone.
 OPENER_TOKENS = 40
@@ -23,6 +24,15 @@ class HeldTools:
     def __init__(self, grammar: ToolGrammar) -> None:
         self._grammar = grammar
         self._in_section = False
+
+    def begin(self, sampler: SamplerChain, vocabulary: Vocabulary) -> None:
+        """Before the first token: the call that a turn must make. Raises UnsupportedFeature."""
+        forced = self._grammar.forced
+        if forced is None:
+            return
+        if not sampler.hold(vocabulary, forced_gbnf(self._grammar, forced)):
+            raise UnsupportedFeature(feature="tool_choice with these tools")
+        self._in_section = forced.section is not None or all(one.json for one in forced.begins)
 
     def open(self, sampler: SamplerChain, vocabulary: Vocabulary, opened: Opened, tokens: Sequence[int]) -> None:
         """`tokens`: the last ones sampled. Does nothing where the call cannot be held."""

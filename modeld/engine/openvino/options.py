@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from modeld.engine.contract import DecodeOptions
-from modeld.output.callgrammar import Section, ToolGrammar, canonical
+from modeld.output.callgrammar import Forced, Section, ToolGrammar, canonical
 from modeld.output.schemagrammar import schema_grammar
 from shared.errors import UnsupportedFeature
 
@@ -32,6 +32,8 @@ def generation_config(genai: Any, options: DecodeOptions | None, end: frozenset[
         _sample(config, options)
     if options.json_schema is not None:
         config.structured_output_config = _whole(genai, options.json_schema)
+    elif options.tools is not None and options.tools.forced is not None:
+        config.structured_output_config = _forced(genai, options.tools, options.tools.forced)
     elif options.tools is not None and options.tools.sections:
         config.structured_output_config = _tools(genai, options.tools)
     return config
@@ -58,6 +60,25 @@ def _tools(genai: Any, grammar: ToolGrammar) -> Any:
     tags = [tag for section in grammar.sections for tag in _tags(kinds, section, grammar.schemas)]
     held = kinds()
     held.compound_grammar = kinds.TriggeredTags(triggers=[one.opener for one in grammar.sections], tags=tags)
+    return held
+
+
+def _forced(genai: Any, grammar: ToolGrammar, forced: Forced) -> Any:
+    """One call from the first token on; behind a call of a notation without closing marks the model goes on freely."""
+    kinds = genai.StructuredOutputConfig
+    if forced.section is not None:
+        tags = _tags(kinds, forced.section, grammar.schemas)
+        call = kinds.TagsWithSeparator(tags=tags, separator="\n", at_least_one=True, stop_after_first=True)
+    else:
+        begins = [
+            kinds.Tag(one.text, _arguments(kinds, grammar.schemas[one.tool]), "")
+            if one.json
+            else kinds.ConstString(one.text)
+            for one in forced.begins
+        ]
+        call = kinds.Concat(begins[0] if len(begins) == 1 else kinds.Union(begins), kinds.AnyText())
+    held = kinds()
+    held.compound_grammar = kinds.Concat(kinds.ConstString(forced.before), call) if forced.before else call
     return held
 
 

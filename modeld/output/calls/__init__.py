@@ -5,6 +5,7 @@ from __future__ import annotations
 from modeld.output.calls.gemmacall import gemma_call
 from modeld.output.calls.keyed import keyed_calls
 from modeld.output.calls.named import Marks, named_call
+from modeld.output.calls.nested import MARK, nested_calls
 from modeld.output.calls.pythonic import pythonic_calls
 from modeld.output.calls.recipient import recipient_call
 from modeld.output.calls.section import json_section
@@ -15,6 +16,31 @@ from shared.catalog.sniff import ToolStyle
 _HERMES = Style(("<tool_call>",), json_section("</tool_call>"), ("</tool_call>",))
 _FUNCTION = ("<function=", ">", "</function>", "<parameter=", ">", "</parameter>")
 _INVOKE = ('<invoke name="', '">', "</invoke>", '<parameter name="', '">', "</parameter>")
+_HUNYUAN = Tags(
+    "</tool_call:opensource>",
+    "",
+    "<tool_sep:opensource>",
+    "",
+    "<arg_key:opensource>",
+    "</arg_key:opensource>",
+    "</arg_value:opensource>",
+    value_open="<arg_value:opensource>",
+    bare_name=True,
+)
+_ATEM = (
+    *("</atem:function_calls>", '<atem:invoke name="', '">', "</atem:invoke>"),
+    *('<atem:parameter name="', '">', "</atem:parameter>"),
+)
+_KIMI_K3 = Tags(
+    "<|close|>tools<|sep|>",
+    '<|open|>call tool="',
+    '"',
+    "<|close|>call<|sep|>",
+    '<|open|>argument key="',
+    '"',
+    "<|close|>argument<|sep|>",
+    typed=("<|sep|>", 'type="string"'),
+)
 _DSML = ('<｜DSML｜invoke name="', '">', "</｜DSML｜invoke>", '<｜DSML｜parameter name="', '"', "</｜DSML｜parameter>")
 _GLM = Tags(
     "</tool_call>", "", "", "", "<arg_key>", "</arg_key>", "</arg_value>", value_open="<arg_value>", bare_name=True
@@ -44,7 +70,7 @@ STYLES: dict[ToolStyle, Style] = {
     ),
     "deepseek_dsml": Style(
         ("<｜DSML｜function_calls>", "<｜DSML｜tool_calls>", '<｜DSML｜invoke name="'),
-        tag_call(Tags("</｜DSML｜function_calls>", *_DSML, typed="string")),
+        tag_call(Tags("</｜DSML｜function_calls>", *_DSML, typed=('">', 'string="true"'))),
         ("</｜DSML｜function_calls>", "</｜DSML｜tool_calls>", "</｜DSML｜invoke>"),
     ),
     "glm": Style(("<tool_call>",), tag_call(_GLM), ("</tool_call>",)),
@@ -97,6 +123,25 @@ STYLES: dict[ToolStyle, Style] = {
         ("</function>",),
     ),
     "action": Style(("Action:\n```json", "Action: ```json", "Action:```json"), json_section("```")),
+    "hunyuan": Style(
+        ("<tool_call:opensource>",),
+        tag_call(_HUNYUAN),
+        ("</tool_call:opensource>", "<tool_calls:opensource>", "</tool_calls:opensource>"),
+        inner=("<arg_key:opensource>", "<arg_value:opensource>", "<tool_sep:opensource>"),
+    ),
+    "minimax_m3": Style(
+        (f"{MARK}<tool_call>", f'{MARK}<invoke name="'), nested_calls, (f"{MARK}</tool_call>", f"{MARK}</invoke>")
+    ),
+    "kimi_k3": Style(
+        ("<|open|>tools<|sep|>", '<|open|>call tool="'),
+        tag_call(_KIMI_K3),
+        (
+            *("<|close|>tools<|sep|>", "<|close|>call<|sep|>", "<|close|>message<|sep|>", "<|end_of_msg|>"),
+            *("<|open|>response<|sep|>", "<|close|>response<|sep|>"),
+        ),
+        inner=("<|open|>", "<|close|>", "<|sep|>"),
+    ),
+    "muse": Style(("<atem:function_calls>",), tag_call(Tags(*_ATEM)), ("</atem:function_calls>",)),
     "gigachat": Style(
         ("<|function_call|>", "<|message_sep|>\n\nfunction call<|role_sep|>"),
         json_section("<|message_sep|>"),

@@ -19,8 +19,9 @@ class Tags(NamedTuple):
     """`<call>` may hold several functions. A name or key is what stands before the next `end` mark.
 
     `key_open ... key_end` and `value_open ... value_close` frame one parameter (`value_open` may be "").
-    `typed`: a key's tag says by an attribute whether its value is text. `cdata`: text may stand in CDATA.
-    `bare_name`: the function's name follows the section's opener without a tag.
+    `typed`: how a key's tag ends, and the attribute in it that says that the value is text. `cdata`: text may stand in
+    CDATA.
+    `bare_name`: the function's name follows the section's opener without a tag; `name_end` may end it.
     """
 
     section_close: str
@@ -31,7 +32,7 @@ class Tags(NamedTuple):
     key_end: str
     value_close: str
     value_open: str = ""
-    typed: str = ""
+    typed: tuple[str, str] | None = None
     bare_name: bool = False
     cdata: bool = False
 
@@ -49,6 +50,8 @@ class _TagCall:
         self._keys = Markers(filter(None, (tags.key_open, tags.name_close, tags.section_close)))
         self._key_ends = Markers((tags.key_end,))
         self._value_ends = Markers((tags.value_close,))
+        self._tag_ends = Markers(tags.typed[:1] if tags.typed else ())
+        self._bare_ends = Markers(filter(None, (tags.key_open, tags.section_close, tags.name_end, "\n")))
 
     def parse(self, reader: Reader, out: Emitter, book: ToolBook, opener: str) -> Steps[None]:
         reader.record(opener)
@@ -83,7 +86,7 @@ class _TagCall:
         """One function; None if it has no name or was never begun."""
         tags = self._tags
         if tags.bare_name:
-            name, mark = yield from reader.line(Markers((tags.key_open, tags.section_close, "\n")))
+            name, mark = yield from reader.line(self._bare_ends)
         else:
             name, mark = yield from reader.line(self._name_ends)
         name = name.strip().strip('"')
@@ -123,8 +126,8 @@ class _TagCall:
                 return False
             as_text = book.wants_text(name, key.strip().strip('"'))
             if tags.typed:
-                typed, end = yield from reader.line(_TAG_END)
-                as_text = 'string="false"' not in typed
+                typed, end = yield from reader.line(self._tag_ends)
+                as_text = tags.typed[1] in typed
             out.arguments(("{" if first else ", ") + json.dumps(key.strip().strip('"'), ensure_ascii=False) + ": ")
             first, mark = False, ""
             if not (yield from self._value(reader, out, as_text)):
@@ -142,7 +145,7 @@ class _TagCall:
         if not as_text:
             text, end = yield from reader.line(ends)
             if end is not None:
-                out.arguments(_value_of(text))
+                out.arguments(value_of(text))
             return end is not None
         value = _TextValue(out)
         out.arguments('"')
@@ -153,7 +156,6 @@ class _TagCall:
 
 
 _CDATA = "<![CDATA["
-_TAG_END = Markers((">",))
 
 
 class _TextValue:
@@ -175,8 +177,8 @@ class _TextValue:
         self._out.arguments(json.dumps(text, ensure_ascii=False)[1:-1])
 
 
-def _value_of(text: str) -> str:
-    """A value that is no text: JSON, a Python literal, else the text itself."""
+def value_of(text: str) -> str:
+    """JSON of a value that is no text: JSON, a Python literal, else the text itself."""
     text = text.strip()
     try:
         return json.dumps(json.loads(text), ensure_ascii=False)

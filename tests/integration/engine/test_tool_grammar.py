@@ -80,7 +80,7 @@ def runner(
     def of(mark: str) -> TurnRunner:
         from msgspec.structs import replace
 
-        told = replace(loaded, template=CHATML.replace("MARK", mark))
+        told = replace(loaded, template=mark if mark.startswith("{") else CHATML.replace("MARK", mark))
         chat, _ = Chat.for_model(engine, told, "smollm2", RenderGuard(10.0))
         return TurnRunner(engine, chat, told, Activity())
 
@@ -191,3 +191,60 @@ def test_a_schema_that_cannot_be_is_refused_and_the_next_turn_works(runner: tupl
         turns.turn(Turn(turn=1, messages=messages, tools=[], params=broken), lambda events: None)
     plain = Sampling(temperature=0.0, max_tokens=8)
     assert turns.turn(Turn(turn=2, messages=messages, tools=[], params=plain), lambda events: None).usage.generated
+
+
+# --- an answer that has to be a call ------------------------------------------------------------
+
+PLAIN = [{"role": "user", "content": "Say hello to me in one short sentence."}]
+
+
+def must(runner: TurnRunner, choice: str, offered: list[dict[str, Any]], **sampling: Any) -> Done:
+    """One turn on a question that needs no tool."""
+    params = Sampling(**{"temperature": 0.0, "max_tokens": 128, "tool_choice": choice, **sampling})
+    return runner.turn(Turn(turn=1, messages=PLAIN, tools=offered, params=params), lambda events: None)
+
+
+@pytest.mark.parametrize("mark", ["<tool_call>", "[TOOL_CALLS]", "<|python_tag|>"])
+def test_a_turn_that_must_call_calls_whatever_was_asked(runner: tuple[str, Runner], mark: str) -> None:
+    turns = runner[1](mark)
+    assert ask(turns, mark, [], max_tokens=8).tool_calls == []
+    done = must(turns, "required", tools())
+    assert done.finish_reason == "tool_calls"
+    for call in done.tool_calls:
+        jsonschema.validate(json.loads(call.arguments), SCHEMAS[call.name])
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_named_tool_is_the_one_that_is_called(runner: tuple[str, Runner], name: str) -> None:
+    done = must(runner[1]("<tool_call>"), name, tools())
+    assert {call.name for call in done.tool_calls} == {name}
+    jsonschema.validate(json.loads(done.tool_calls[0].arguments), SCHEMAS[name])
+
+
+def test_a_model_that_writes_no_marks_begins_with_the_call_as_its_template_does(runner: tuple[str, Runner]) -> None:
+    """Llama 3 writes JSON alone: read off the template, arguments held from there on."""
+    llama3 = (
+        "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
+        "{% if message.tool_calls %}{% set call = message.tool_calls[0].function %}"
+        '{"name": "{{ call.name }}", "parameters": {{ call.arguments | tojson }}}'
+        "{% else %}{{ message['content'] }}{% endif %}<|im_end|>\n"
+        "{% if loop.first %}{{ tools | tojson if tools else '' }}<|python_tag|>{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    turns = runner[1](llama3)
+    done = must(turns, "get_weather", tools())
+    assert [call.name for call in done.tool_calls] == ["get_weather"]
+    jsonschema.validate(json.loads(done.tool_calls[0].arguments), WEATHER)
+
+
+@pytest.mark.parametrize(("choice", "offered"), [("required", []), ("no_such_tool", tools())])
+def test_a_call_that_nobody_can_make_is_refused_by_name(
+    runner: tuple[str, Runner], choice: str, offered: list[dict[str, Any]]
+) -> None:
+    with pytest.raises(UnsupportedFeature, match=choice):
+        must(runner[1]("<tool_call>"), choice, offered)
+
+
+def test_a_schema_for_the_whole_answer_and_a_call_exclude_each_other(runner: tuple[str, Runner]) -> None:
+    with pytest.raises(UnsupportedFeature, match="json_schema"):
+        must(runner[1]("<tool_call>"), "required", tools(), json_schema={"type": "object"})

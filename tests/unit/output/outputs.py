@@ -102,6 +102,20 @@ _GLM += (
 _GEMMA = '{path:<|"|>a "b"\né<|"|>,line:3,more:{x:[1,true]}}'
 _PARAMS = f'<param name="path"><![CDATA[{ARGUMENTS["path"]}]]></param><param name="line">3</param>'
 _PARAMS += "<param name=\"more\">{'x': [1, True]}</param>"
+_ATEM = _INVOKED.replace("<parameter", "<atem:parameter").replace("</parameter", "</atem:parameter")
+_M = "]<]minimax[>["
+_SUFFIXED = (
+    _GLM.removeprefix("read\n").replace("arg_key>", "arg_key:opensource>").replace("_value>", "_value:opensource>")
+)
+_NAMED = "".join(
+    f'<|open|>argument key="{key}" type="{kind}"<|sep|>{value}<|close|>argument<|sep|>'
+    for key, kind, value in (
+        ("path", "string", ARGUMENTS["path"]),
+        ("line", "number", "3"),
+        ("more", "object", '{"x": [1, true]}'),
+    )
+)
+MUSE = OutputFormat(reasoning="channels", tools="muse")
 
 SAMPLES = [
     Sample("plain", PLAIN, "Hello, 日本 🎉!\n", text="Hello, 日本 🎉!\n"),
@@ -296,6 +310,60 @@ SAMPLES = [
         "channels, recipient first",
         CHANNELS,
         f" to=functions.read<|channel|>commentary json<|message|>{_JSON}<|call|>",
+        calls=CALL,
+    ),
+    Sample(
+        "recipients alone",
+        MUSE,
+        " to=self<|message|>hm<|eom|><|start|>assistant to=user<|message|>Yes<|eot|>",
+        "Yes",
+        "hm",
+    ),
+    Sample(
+        "recipients alone, call",
+        MUSE,
+        f" to=self<|message|>hm<|eom|><|start|>assistant to=read<|message|><atem:function_calls>\n"
+        f'<atem:invoke name="read">\n{_ATEM}</atem:invoke>\n</atem:function_calls><|eot|>',
+        "",
+        "hm",
+        CALL,
+    ),
+    Sample(
+        "marks before every tag",
+        _tools("minimax_m3"),
+        f'ok{_M}<tool_call>\n{_M}<invoke name="read">{_M}<path>a "b"\né{_M}</path>{_M}<line>3{_M}</line>'
+        f"{_M}<more>{_M}<x>{_M}<item>1{_M}</item>{_M}<item>true{_M}</item>{_M}</x>{_M}</more>{_M}</invoke>\n"
+        f'{_M}<invoke name="now">{_M}</invoke>\n{_M}</tool_call>',
+        "ok",
+        calls=[*CALL, ("now", {})],
+    ),
+    Sample(
+        "marks with a suffix",
+        _tools("hunyuan"),
+        f"<tool_calls:opensource>\n<tool_call:opensource>read<tool_sep:opensource>\n{_SUFFIXED}</tool_call:opensource>\n"
+        "<tool_call:opensource>now<tool_sep:opensource>\n</tool_call:opensource>\n</tool_calls:opensource>",
+        calls=[*CALL, ("now", {})],
+    ),
+    Sample(
+        "opened and closed by name",
+        OutputFormat(
+            reasoning="tags",
+            think_open=("<|open|>think<|sep|>",),
+            think_close=("<|close|>think<|sep|>",),
+            opened=True,
+            tools="kimi_k3",
+        ),
+        "hm<|close|>think<|sep|><|open|>response<|sep|>ok<|close|>response<|sep|><|open|>tools<|sep|>"
+        f'<|open|>call tool="read" index="1"<|sep|>{_NAMED}<|close|>call<|sep|><|close|>tools<|sep|>'
+        "<|close|>message<|sep|><|end_of_msg|>",
+        "ok",
+        "hm",
+        CALL,
+    ),
+    Sample(
+        "python with a line break in a string",
+        _tools("lfm2"),
+        '<|tool_call_start|>[read(path=\'a "b"\né\', line=3, more={"x": [1, true]})]<|tool_call_end|>',
         calls=CALL,
     ),
     Sample("channels forgotten", CHANNELS, "Just an answer", text="Just an answer"),

@@ -36,6 +36,10 @@ ESCAPES = [
 ]
 CHANGES = [
     "{{ messages.append(1) }}",
+    "{{ messages[0].more.items.append(1) }}",
+    "{{ (messages | list)[0].more['items'].pop() }}",
+    "{% set own = [] %}{{ own.clear() }}",
+    "{% set own = [] %}{{ own.extend(messages) }}",
     "{{ messages.clear() }}",
     "{% set _ = messages[0].update({'content': 'bad'}) %}",
     "{% set _ = messages[0].pop('content') %}",
@@ -82,10 +86,17 @@ def test_no_way_leads_out(source: str) -> None:
 
 @pytest.mark.parametrize("source", CHANGES)
 def test_what_was_given_cannot_be_changed(source: str) -> None:
-    messages = [dict(USER[0])]
+    messages = [{**USER[0], "more": {"items": [1, 2]}}]
     with pytest.raises(TemplateFailed):
         Template(source).render(messages)
-    assert messages == USER
+    assert messages == [{**USER[0], "more": {"items": [1, 2]}}]
+
+
+def test_lists_of_its_own_grow_and_shrink_and_are_new_each_time() -> None:
+    source = "{% set ids = namespace(all=[]) %}{% for m in messages %}{% set _ = ids.all.append(m.content) %}{% endfor %}"
+    template = Template(source + "{{ ids.all | join(',') }}{{ messages[0].content }}{{ ids.all.pop(0) }}{{ ids.all }}")
+    assert template.render(USER) == template.render(USER)
+    assert template.render(USER).endswith("[]")
 
 
 @pytest.mark.parametrize("source", BOMBS)
