@@ -27,15 +27,18 @@ def measure(table: Table) -> None:
         environ = {"HOME": name, "PATH": os.environ["PATH"], "MODELD_DATA_ROOT": str(folder / "data")}
         command = [str(python.parent / "acp-bridge"), "acp"]
         _answered([*command], environ)  # the caches of the file system
-        bridge, interpreter = [], []
+        bridge, module, interpreter = [], [], []
         for _ in range(ROUNDS):
             started = time.perf_counter()
             subprocess.run([python, "-c", "import asyncio"], env=environ, check=True)
             interpreter.append(time.perf_counter() - started)
             bridge.append(_answered(command, environ))
+            module.append(_answered([str(python), "-P", "-m", "acp_bridge", "acp"], environ))
         table.at_most("from the wheel: spawn to ACP initialize answer", bridge, 150, "ms", scale=1000)
         ratios = [ours / theirs for ours, theirs in zip(bridge, interpreter, strict=True)]
         table.at_most("the same, in interpreters that import asyncio", ratios, 2.5, "times")
+        costs = [script / plain for script, plain in zip(bridge, module, strict=True)]
+        table.at_most("the same, in starts by `python -m acp_bridge`", costs, 1.1, "times")
         size = sum(each.stat().st_size for each in (folder / "venv").rglob("*") if each.is_file())
         table.add("installation without an engine, on disk", f"{size / 1e6:.0f} MB")
 

@@ -86,6 +86,8 @@ def test_sdist_has_what_a_wheel_is_made_of(tmp_path: Path) -> None:
     assert not [name for name in names if name.startswith((".venv", ".work", "editors/vscode/node_modules"))]
 
 
+#: What entry points and environments are known to drag in, besides what the bridge itself must not import early.
+COSTLY = {"importlib.metadata", "pkg_resources", "setuptools", "jinja2", "lsprotocol", "psutil", "pygls", "sqlite3"}
 HELLO = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}) + "\n"
 
 
@@ -116,6 +118,12 @@ def installed(bin_folder: Path, environ: dict[str, str], adds: str) -> None:
     command = json.loads(settings[settings.index("{") :])["agent_servers"]["modeld"]
     answer = json.loads(told(command["command"], *command["args"], given=HELLO).splitlines()[0])
     assert answer["result"]["protocolVersion"] == 1, "what an editor's settings name starts from there too"
+    script = str((bin_folder / "acp-bridge").resolve())
+    line = [command["command"], "-X", "importtime", script, "acp"]
+    done = subprocess.run(line, env=environ, input=HELLO, capture_output=True, text=True, check=True)
+    imported = {row.rpartition("|")[2].strip() for row in done.stderr.splitlines() if row.startswith("import time:")}
+    assert "acp_bridge.acp.server" in imported
+    assert not imported & COSTLY, "the installed command starts as quickly as `python -m acp_bridge`"
 
 
 def test_uv_installs_it_as_a_tool(built: Path, tmp_path: Path) -> None:
