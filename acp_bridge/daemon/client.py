@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 #: How often one call may find the owner changed under it before it gives up.
 REDIRECTS = 3
-#: A modeld that is there but does not answer is dialled again after this long, or when its records move.
+#: A modeld that is there but does not answer is dialled again when its records move, or after a while: at first soon,
+#: since one that has just begun on a busy machine only needs a moment, then each so many seconds.
 REDIAL_S = 5.0
 #: A connection ends a moment before its process does, and some daemons are back at once: the first looks come sooner.
 FIRST_LOOKS_S = (0.05, 0.1, 0.2)
@@ -112,29 +113,36 @@ class Daemon:
         async with anyio.create_task_group() as group:
             self._group = group
             soon: list[float] = []
+            patience = self._settings.away_check
             while True:
                 try:
                     link = await self.link()
                 except (DaemonError, ConnectionRefused):
-                    await self._away(soon)
+                    moved = await self._away(soon, patience)
+                    patience = self._settings.away_check if moved else min(patience * 2, REDIAL_S)
                 else:
                     await link.peer.closed.wait()
                     self._lost(link)
                     soon = [pause for pause in FIRST_LOOKS_S if pause < self._settings.away_check]
+                    patience = self._settings.away_check
 
-    async def _away(self, soon: list[float]) -> None:
-        """Until the records move, or a silent daemon deserves another try. `soon`: the first pauses, used up."""
+    async def _away(self, soon: list[float], patience: float) -> bool:
+        """Until the records move (true), or a silent daemon deserves another try after `patience` seconds.
+
+        `soon`: the pauses of the first looks, used up.
+        """
         key = self._key
         waited = 0.0
-        while waited < REDIAL_S or self.detection.state not in ("running", "unreachable"):
+        while waited < patience or self.detection.state not in ("running", "unreachable"):
             pause = soon.pop(0) if soon else self._settings.away_check
             await anyio.sleep(pause)
             waited += pause
             if self._link is not None:
-                return
+                return True
             moved, after = await anyio.to_thread.run_sync(self._look)
             if moved != key or self._looks_different(after):
-                return
+                return True
+        return False
 
     def _look(self) -> tuple[object, Detection]:
         """Blocking: all that one look tells, in one visit to another thread. An idle editor should sleep."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
+from acp_bridge.daemon import client
 from acp_bridge.daemon.client import Daemon
 from acp_bridge.daemon.locate import Detection
 from bridge_fakes import Bench, running
@@ -88,4 +89,25 @@ async def test_the_first_looks_behind_a_lost_connection_come_soon(bench: Bench) 
         bench.records.detection = Detection(state="restarting", last_seen=0.0)
         with anyio.fail_after(10):
             await told.wait()
+        group.cancel_scope.cancel()
+
+
+async def test_a_modeld_that_did_not_answer_at_first_is_dialled_again_soon(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has just begun on a busy machine; its records do not move any more."""
+    monkeypatch.setattr(client, "REDIAL_S", 3600.0)
+    brief = Settings(dial_timeout=0.05, away_check=0.02)
+    daemon = Daemon(bench.records.dialler(), brief, SystemClock(), lambda: api.ClientInfo(name="tester", pid=1))
+    async with running(bench) as modeld, anyio.create_task_group() as group:
+        modeld.hung = True
+        failures: list[str] = []
+        daemon.on_change(lambda: failures.append(daemon.detection.state))
+        group.start_soon(daemon.run)
+        with anyio.fail_after(15):
+            while failures.count("unreachable") < 3:
+                await anyio.sleep(0.005)
+            modeld.hung = False
+            while not daemon.connected:
+                await anyio.sleep(0.005)
         group.cancel_scope.cancel()
