@@ -15,6 +15,7 @@ import pytest
 from bridge_fakes import says, until_cancelled
 from bridge_world import World, scripted
 from clients.bridge import BridgeError
+from clients.child import EXIT_SECONDS
 from shared.protocol import api
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
@@ -56,9 +57,7 @@ def test_end_of_input_ends_the_process(world: World) -> None:
     with world.bridge() as editor:
         editor.initialize()
         editor.new_session(world.work)
-        began = time.monotonic()
         assert editor.close() == 0
-        assert time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -66,7 +65,7 @@ def test_signals_end_it_in_order(world: World, number: signal.Signals) -> None:
     with world.bridge() as editor:
         editor.initialize()
         editor.process.send_signal(number)
-        assert editor.process.wait(5) == 0
+        assert editor.process.wait(EXIT_SECONDS) == 0
 
 
 def test_end_of_input_before_anything(world: World) -> None:
