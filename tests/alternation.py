@@ -23,11 +23,14 @@ class Sample(NamedTuple):
 
 
 class Alternation:
-    """`words` new ones a turn; a conversation begins anew when it has `most` messages."""
+    """`words` new ones a turn, `answer` tokens back; a conversation begins anew when it has `most` messages."""
 
-    def __init__(self, host: WorkerHost, *, words: int = 20, most: int = 12, seed: int = 1) -> None:
+    def __init__(
+        self, host: WorkerHost, *, words: int = 20, answer: int = ANSWER_TOKENS, most: int = 12, seed: int = 1
+    ) -> None:
         self._host = host
         self._words = words
+        self._answer = answer
         self._most = most
         self._random = random.Random(seed)
         self._all: list[list[dict[str, Any]]] = [[], []]
@@ -46,7 +49,7 @@ class Alternation:
         def take(events: list[Event]) -> None:
             text.extend(event.text for event in events if isinstance(event, TextDelta))
 
-        params = Sampling(temperature=0.0, max_tokens=ANSWER_TOKENS)
+        params = Sampling(temperature=0.0, max_tokens=self._answer)
         job = Turn(turn=self._host.next_turn(), messages=list(messages), tools=[], params=params)
         done = await self._host.run(job, take)
         messages.append({"role": "assistant", "content": "".join(text)})
