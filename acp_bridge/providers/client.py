@@ -143,7 +143,7 @@ class ProviderClient:
         try:
             async with (
                 self._client(library, self.provider.timeout_s, key) as client,
-                client.stream("POST", url, json=self._body(params)) as answer,
+                client.stream("POST", url, json=request_body(params)) as answer,
             ):
                 if answer.status_code != 200:
                     await answer.aread()
@@ -172,21 +172,6 @@ class ProviderClient:
         limits = library.Timeout(timeout_s, connect=min(CONNECT_LIMIT_S, timeout_s))
         client: httpx2.AsyncClient = library.AsyncClient(headers=headers, timeout=limits)
         return client
-
-    @staticmethod
-    def _body(params: api.TurnParams) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "model": params.model.partition("/")[2],
-            "messages": params.messages,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-        }
-        if params.tools:
-            body["tools"] = params.tools
-        sampling = params.params
-        names = ("temperature", "top_p", "seed", "max_tokens", "presence_penalty", "frequency_penalty")
-        body.update({name: getattr(sampling, name) for name in names if getattr(sampling, name) is not None})
-        return body
 
     def _require_good(self, status: int, text: str, model: str) -> None:
         """Turn a status into a typed error; 429 and 5xx may be tried again."""
@@ -233,6 +218,34 @@ def _context(entry: dict[str, Any]) -> int:
     meta = entry.get("meta")
     stated = entry.get("max_model_len") or (meta.get("n_ctx") if isinstance(meta, dict) else 0)
     return stated if isinstance(stated, int) and stated > 0 else 0
+
+
+def request_body(params: api.TurnParams) -> dict[str, Any]:
+    """One turn as a chat-completion request."""
+    body: dict[str, Any] = {
+        "model": params.model.partition("/")[2],
+        "messages": params.messages,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    sampling = params.params
+    if params.tools:
+        body["tools"] = params.tools
+        body.update(_tool_choice(sampling.tool_choice))
+    if sampling.stop:
+        body["stop"] = sampling.stop
+    names = ("temperature", "top_p", "seed", "max_tokens", "presence_penalty", "frequency_penalty")
+    body.update({name: getattr(sampling, name) for name in names if getattr(sampling, name) is not None})
+    return body
+
+
+def _tool_choice(choice: str | None) -> dict[str, Any]:
+    """Nothing for the default; the name of a tool becomes the protocol's object."""
+    if choice in (None, "auto"):
+        return {}
+    if choice in ("none", "required"):
+        return {"tool_choice": choice}
+    return {"tool_choice": {"type": "function", "function": {"name": choice}}}
 
 
 def error_text(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from acp_bridge.providers.client import request_body
 from acp_bridge.providers.config import read_providers
 from acp_bridge.providers.keys import key_of
 from acp_bridge.providers.stream import StreamReader
@@ -78,3 +79,18 @@ def test_a_bad_entry_names_its_file(tmp_path: Path, text: str) -> None:
     with pytest.raises(SettingInvalid) as refused:
         read_providers(file)
     assert str(file) in refused.value.message
+
+
+def test_what_a_turn_asks_for_is_in_the_request() -> None:
+    tools = [{"type": "function", "function": {"name": "read"}}]
+
+    def body(choice: str | None, offered: list[dict[str, Any]]) -> dict[str, Any]:
+        params = api.Sampling(tool_choice=choice, stop=["END"], max_tokens=5)
+        return request_body(api.TurnParams(model="cloud/m", messages=[], tools=offered, params=params))
+
+    asked = body("required", tools)
+    assert (asked["model"], asked["stop"], asked["max_tokens"], asked["tool_choice"]) == ("m", ["END"], 5, "required")
+    assert body("read", tools)["tool_choice"] == {"type": "function", "function": {"name": "read"}}
+    assert body("none", tools)["tool_choice"] == "none"
+    for choice, offered in ((None, tools), ("auto", tools), ("required", [])):
+        assert "tool_choice" not in body(choice, offered)
