@@ -6,6 +6,8 @@ import os
 import time
 from pathlib import Path
 
+from shared import private
+
 #: A log is set aside when it grows past this, and this many old ones are kept.
 ROTATE_BYTES = 2 * 1024 * 1024
 KEPT = 3
@@ -31,7 +33,7 @@ class LogFile:
 
     def _write(self, data: bytes) -> None:
         if self._file is None:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private.folder(self.path.parent)
             self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             self._size = os.fstat(self._file).st_size
         if self._size > ROTATE_BYTES:
@@ -69,7 +71,7 @@ def rotate(path: Path) -> None:
 
 def rotated(path: Path) -> Path:
     """A log that another process appends to: set aside first when it has grown. Raises OSError."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private.folder(path.parent)
     if path.exists() and path.stat().st_size > ROTATE_BYTES:
         rotate(path)
     return path

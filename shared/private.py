@@ -8,6 +8,16 @@ from pathlib import Path
 MAX_TRIES = 6
 
 
+def folder(path: Path) -> None:
+    """Make a folder of ours where it is missing, with those above it that are: all for their owner alone.
+
+    (`mkdir(parents=True)` gives its mode to the last one only.) Raises OSError.
+    """
+    if path.parent != path and not path.parent.exists():
+        folder(path.parent)
+    path.mkdir(mode=0o700, exist_ok=True)
+
+
 def opener(path: str, flags: int) -> int:
     """For `open(..., opener=opener)`: a file that is made by it is 0600, whatever the umask says."""
     return os.open(path, flags, 0o600)

@@ -26,6 +26,7 @@ from acp_bridge.session import database
 from acp_bridge.session.database import Listed
 from acp_bridge.session.events import Saved
 from acp_bridge.session.state import Conversation
+from shared import private
 from shared.errors import ConversationBusy, DiskFull, ModeldError, RootError, RootUnusable
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Store:
             return self._db
         import sqlite3
 
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private.folder(self._path.parent)
         try:
             self._db = database.connect(self._path)
         except sqlite3.DatabaseError as error:

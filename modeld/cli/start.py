@@ -16,6 +16,7 @@ from modeld.cli import codes
 from modeld.cli.client import Connection, targets
 from modeld.cli.context import Context
 from modeld.cli.takeover import hand_over, is_older
+from shared import private
 from shared.errors import DaemonError, DaemonUnreachable, ModeldError
 from shared.lease import presence
 from shared.lease.pulse import PULSE_SECONDS
@@ -127,7 +128,7 @@ def _engine_advice() -> str:
 def _spawn(context: Context, backend: str | None) -> tuple[subprocess.Popen[bytes], Path]:
     """A process of its own session, with no terminal and no inherited pipe."""
     said = context.root.logs / "start.log"
-    said.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private.folder(said.parent)
     command = [sys.executable, "-P", "-m", "modeld", "serve", "--quiet"]
     command += ["--backend", backend] if backend else []
     output = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

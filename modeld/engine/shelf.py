@@ -21,6 +21,7 @@ from pathlib import Path
 
 import msgspec
 
+from shared import private
 from shared.catalog.identity import ResolvedIdentity
 
 MAGIC = b"modeld parked 1\n"
@@ -61,7 +62,7 @@ class Shelf:
         self._limit = limit
         self._own = folder / self._key[:32]
         for one in (folder, self._own):
-            one.mkdir(mode=0o700, parents=one is folder, exist_ok=True)
+            private.folder(one)
             _require_private(one)
         for left in self._own.glob(f"*{_HALF_WRITTEN}"):
             left.unlink(missing_ok=True)

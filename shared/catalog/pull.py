@@ -74,7 +74,7 @@ def pull(
 
 def _store(root: DataRoot) -> Path:
     try:
-        root.models.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private.folder(root.models)
         if not os.access(root.models, os.W_OK):
             raise PermissionError(13, "not writable")
     except OSError as error:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shared import private
 from shared.endpoint.faults import FolderUnusable
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def make_private(path: Path) -> None:
     user's folder is refused: it may have been put there to catch us. Windows has no modes: made only.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private.folder(path.parent)
         try:
             path.mkdir(mode=0o700)
         except FileExistsError:

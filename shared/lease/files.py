@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from shared import private
 from shared.errors import NetworkFilesystem, RootUnusable
 from shared.lease import disk
 from shared.lease.netfs import network_kind
@@ -28,7 +29,7 @@ def prepare(root: DataRoot) -> None:
         raise NetworkFilesystem(path=str(root.path), uid=uid, mode=mode, hint=kind)
     for folder in (root.path, root.owner, root.instances):
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private.folder(folder)
             _refuse_foreign(folder)
             if folder != root.path and os.name == "posix" and os.stat(folder).st_mode & 0o077:
                 folder.chmod(0o700)
@@ -83,7 +84,7 @@ class LeaseFolder:
         try:
             disk.replace(self.path(record.epoch), encode(record), self._unique)
         except FileNotFoundError:
-            self.root.owner.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private.folder(self.root.owner)
             disk.replace(self.path(record.epoch), encode(record), self._unique)
 
     def copy_for_people(self, record: LeaseRecord) -> None:

@@ -39,6 +39,8 @@ APP = "def add(a, b):\n    return a - b\n"
 #: Updates after which a small model has shown what it can do.
 ENOUGH = 120
 CHECK = 'from app import add\n\nassert add(2, 2) == 4, "wrong sum"\nprint("all good")\n'
+#: Without byte code: an edit of the same length within a second of the last is not noticed by Python's own cache.
+RUN = f"{sys.executable} -B check.py"
 TASK = "The check fails. Mend app.py, and prove it. password: tulip-4711"
 
 
@@ -51,13 +53,12 @@ def call(name: str, **arguments: Any) -> list[str]:
 
 def replies() -> list[dict[str, Any]]:
     """The last whose `when` is in the prompt is said: so each answer needs what the tool before it told."""
-    run = f"{sys.executable} check.py"
     edit = call("edit_file", path="app.py", old="return a - b", new="return a + b")
     return [
         {"pieces": ["I look ", "first. ", *call("read_file", path="app.py")], "when": "Mend app.py"},
-        {"pieces": call("run_command", command=run), "when": "2\\t    return a - b".replace("\\t", "\t")},
+        {"pieces": call("run_command", command=RUN), "when": "2\\t    return a - b".replace("\\t", "\t")},
         {"pieces": ["The sign is wrong. ", *edit], "when": "wrong sum"},
-        {"pieces": call("run_command", command=run), "when": "app.py is written."},
+        {"pieces": call("run_command", command=RUN), "when": "app.py is written."},
         {"pieces": ["Men", "ded: ", "`a + b`", ".", " ✓"], "when": "all good\n"},
     ]
 
@@ -101,7 +102,7 @@ def test_a_bug_is_found_mended_and_proven(scripted: Home) -> None:
         assert turn.text.endswith("Mended: `a + b`. ✓")
         assert "tool_call" not in turn.text, "no mark of a call reaches the user"
         assert (scripted.work / "app.py").read_text() == APP.replace("-", "+")
-        run = f"`{sys.executable} check.py`"
+        run = f"`{RUN}`"
         whole = ["pending", "in_progress", "completed"]
         assert cards(turn) == [
             ("Read app.py", "read", whole),

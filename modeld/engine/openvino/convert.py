@@ -56,7 +56,7 @@ def converted(library: Library, source: Path, digest: str, cache: Path, name: st
     folder = cache / re.sub(r"[^A-Za-z0-9._-]", "_", digest or source.name)
     if is_whole(folder, library.digest(), source):
         return folder, False
-    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private.folder(cache)
     sweep(cache, library.digest())
     work = cache / f"{folder.name}.{os.getpid()}.tmp"
     shutil.rmtree(work, ignore_errors=True)

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[3]
 #: What is written here are the user's own files, in places of their own.
 ELSEWHERE = {
     "acp_bridge/archive.py": "an exported conversation, where the user wants it",
+    "acp_bridge/install/change.py": "an editor's settings",
     "acp_bridge/tools/workspace.py": "files of the workspace",
     "modeld/cli/configfile.py": "the config file",
     "modeld/cli/service.py": "a unit of the service manager",
@@ -46,6 +47,8 @@ def _breaks(node: ast.Call, name: str) -> bool:
     if name == "open":
         by_rule = any(keyword.arg == "opener" for keyword in node.keywords)
         return _makes(node) and not by_rule and not _is_descriptor(node)
+    if name.endswith(".mkdir"):
+        return any(keyword.arg == "parents" for keyword in node.keywords)
     return name.endswith((".write_bytes", ".write_text"))
 
 
@@ -66,7 +69,7 @@ def _is_descriptor(node: ast.Call) -> bool:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="modes are those of Unix")
-@pytest.mark.parametrize("umask", [0o000, 0o022, 0o277])
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
 def test_the_rule_holds_under_any_umask(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
@@ -74,11 +77,13 @@ def test_the_rule_holds_under_any_umask(tmp_path: Path, umask: int) -> None:
         private.write(tmp_path / "small", b"2")
         with open(tmp_path / "large", "wb", opener=private.opener) as file:
             file.write(b"3")
+        private.folder(tmp_path / "a" / "b" / "c")
+        private.folder(tmp_path / "a" / "b" / "c")
     finally:
         os.umask(before)
-    for name in ("small", "large"):
+    for name in ("small", "large", "a", "a/b", "a/b/c"):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) & 0o077 == 0
-    assert sorted(os.listdir(tmp_path)) == ["large", "small"], "nothing is left beside them"
+    assert sorted(os.listdir(tmp_path)) == ["a", "large", "small"], "nothing is left beside them"
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
