@@ -51,6 +51,12 @@ class Turn:
     def _joined(self, kind: str) -> str:
         return "".join(u["content"].get("text", "") for _, u in self.updates if u["sessionUpdate"] == kind)
 
+    def ended_by(self, limit: str) -> str:
+        """What the reason has to be of a turn that nobody stopped: by its own count of tokens against the limit of
+        its modeld (`MODELD_TURN_TOKENS`). A small model may not find its end.
+        """
+        return "max_tokens" if self.meta["modeld.turn"]["generated"] >= int(limit) else "end_turn"
+
     @property
     def text(self) -> str:
         return self._joined("agent_message_chunk")

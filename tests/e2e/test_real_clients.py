@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from clients.bridge import Turn
 from clients.home import Home
 from clients.judge import converse, judge, tapped
 from clients.npm import tool
@@ -50,11 +51,16 @@ def by_step(steps: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     return [step for step in steps if step["step"] == name]
 
 
-def check_story(steps: list[dict[str, Any]]) -> None:
+def ended_by(home: Home, meta: dict[str, Any] | None) -> str:
+    """What the reason of a turn has to be that nobody stopped: see `clients.bridge.Turn.ended_by`."""
+    return Turn("", [], 0.0, 0.0, meta or {}).ended_by(home.environ["MODELD_TURN_TOKENS"])
+
+
+def check_story(home: Home, steps: list[dict[str, Any]]) -> None:
     assert by_step(steps, "initialize")[0]["result"]["protocolVersion"] == 1
     prompts = by_step(steps, "prompt")
     for prompt in prompts[:3]:
-        assert prompt["result"]["stopReason"] in ("end_turn", "max_tokens")
+        assert prompt["result"]["stopReason"] == ended_by(home, prompt["result"].get("_meta"))
     assert texts(prompts[0])
     assert texts(prompts[2])
     assert prompts[3]["error"]["code"] == -32002
@@ -65,7 +71,7 @@ def check_story(steps: list[dict[str, Any]]) -> None:
 def test_official_typescript_sdk(home_up: Home, modules: Path) -> None:
     more = [{"do": "list"}, {"do": "load", "cwd": str(home_up.work)}, {"do": "close"}]
     steps = converse(home_up, "conversation.mjs", modules / "sdk-2.4", plan(home_up) + more)
-    check_story(steps)
+    check_story(home_up, steps)
     good, bad = by_step(steps, "choose")
     (model,) = [o for o in good["result"]["configOptions"] if o["category"] == "model"]
     assert "smollm2" in model["currentValue"].lower()
@@ -78,13 +84,13 @@ def test_official_typescript_sdk(home_up: Home, modules: Path) -> None:
 
 
 def test_typescript_sdk_of_older_editors(home_up: Home, modules: Path) -> None:
-    check_story(converse(home_up, "legacy.mjs", modules / "sdk-1.9", plan(home_up)))
+    check_story(home_up, converse(home_up, "legacy.mjs", modules / "sdk-1.9", plan(home_up)))
 
 
 def test_typescript_sdk_before_config_options(home_up: Home, modules: Path) -> None:
     # this client cannot pick: what is loaded answers
     home_up.run("modeld", "load", home_up.model("smollm2"))
-    check_story(converse(home_up, "legacy.mjs", modules / "sdk-0.12", plan(home_up, choose=False)))
+    check_story(home_up, converse(home_up, "legacy.mjs", modules / "sdk-0.12", plan(home_up, choose=False)))
 
 
 async def test_official_python_sdk(home_up: Home) -> None:
@@ -110,7 +116,7 @@ async def test_official_python_sdk(home_up: Home) -> None:
         name = home_up.model("smollm2")
         await agent.set_config_option(session_id=session.session_id, config_id="model", value=name)
         answer = await agent.prompt(session_id=session.session_id, prompt=[acp.text_block(CAPITAL)])
-        assert answer.stop_reason in ("end_turn", "max_tokens")
+        assert answer.stop_reason == ended_by(home_up, answer.field_meta)
         assert editor.text
     assert process.returncode == 0
     judge(home_up, log)

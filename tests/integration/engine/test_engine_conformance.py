@@ -11,8 +11,10 @@ from modeld.engine.messages import Load
 from shared.errors import BackendUnavailable, ContextOverflow, EngineFailed
 from shared.protocol.api import Event, Prefill, Prefix, Sampling, TextDelta
 
-pytestmark = [pytest.mark.anyio, pytest.mark.integration]
+pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.timeout(90)]  # a real model, on a busy machine
 LONG = "word " * 300
+#: One token: a model that has anything to say ends by its limit, whatever it would have said.
+BRIEF = Sampling(temperature=0.0, max_tokens=1)
 
 
 async def test_a_load_answers_with_the_values_in_use(opened: Opener) -> None:
@@ -61,10 +63,10 @@ async def test_the_next_turn_prefills_only_what_is_new(opened: Opener) -> None:
 async def test_greedy_answers_repeat(opened: Opener) -> None:
     engine = await opened()
     first = await engine.ask("Say it again.", GREEDY)
-    other = await engine.ask("Something else.", GREEDY)
+    await engine.ask("Something else.", GREEDY)
     again = await engine.ask("Say it again.", GREEDY)
     assert again.text == first.text
-    assert other.done.finish_reason in ("length", "stop")
+    assert (await engine.ask("Something else.", BRIEF)).done.finish_reason == "length"
 
 
 async def test_a_cancel_in_decode_ends_the_turn_and_leaves_the_next_as_a_fresh_one(opened: Opener) -> None:
@@ -103,15 +105,15 @@ async def test_a_cancel_that_comes_late_touches_nobody(opened: Opener) -> None:
     engine = await opened()
     done = (await engine.ask("One.", GREEDY)).done
     engine.host.cancel(done.turn)
-    after = await engine.ask("Two.", GREEDY)
-    assert after.done.finish_reason in ("length", "stop"), "a real model may end its answer by itself"
+    after = await engine.ask("Two.", BRIEF)
+    assert (after.done.finish_reason, after.done.usage.generated) == ("length", 1)
 
 
 async def test_a_cancel_that_comes_early_stops_exactly_that_turn(opened: Opener) -> None:
     engine = await opened()
     engine.host.cancel(engine.host._turn + 1)
     assert (await engine.ask("One.", GREEDY)).done.finish_reason == "cancelled"
-    assert (await engine.ask("Two.", GREEDY)).done.finish_reason in ("length", "stop")
+    assert (await engine.ask("Two.", BRIEF)).done.finish_reason == "length"
 
 
 async def test_a_prompt_over_the_window_is_refused_with_its_numbers(opened: Opener) -> None:
@@ -121,16 +123,17 @@ async def test_a_prompt_over_the_window_is_refused_with_its_numbers(opened: Open
         await engine.ask(messages)
     assert refused.value.context == 256
     assert refused.value.resident + refused.value.additional == await engine.count(messages)
-    assert (await engine.ask("short")).done.finish_reason in ("length", "stop")
+    assert (await engine.ask("short", BRIEF)).done.finish_reason == "length"
 
 
 async def test_a_full_window_ends_with_its_own_reason(opened: Opener) -> None:
     engine = await opened(num_ctx=256)
     messages = [user("Go on for ever.")]
     answer = await engine.ask(messages, Sampling(temperature=0.0, logit_bias={}))
-    assert answer.done.finish_reason in ("context_full", "stop")
-    if answer.done.finish_reason == "context_full":
-        assert answer.done.usage.generated == 256 - await engine.count(messages)
+    room = 256 - await engine.count(messages)
+    whole = answer.done.usage.generated == room  # a real model may find its end before
+    assert answer.done.finish_reason == ("context_full" if whole else "stop")
+    assert answer.done.usage.generated <= room
 
 
 async def test_a_stop_string_ends_the_answer_and_never_shows(opened: Opener) -> None:
