@@ -81,6 +81,15 @@ def _weights(random: Any, width: int, inner: int, feed: int, image: int, kind: s
         tensors["v.post_ln.weight"] = ones(inner)
         tensors["v.post_ln.bias"] = zeros(inner)
         tensors["v.patch_embd.bias"] = zeros(inner)
+    elif kind == "qwen2vl_merger":
+        del tensors["v.position_embd.weight"]
+        tensors["v.patch_embd.weight.1"] = noise(inner, 3, PATCH, PATCH)
+        for part in ("attn_q", "attn_k", "attn_v"):
+            tensors[f"{block}.{part}.bias"] = zeros(inner)
+        tensors["mm.0.weight"] = noise(4 * inner, 4 * inner)
+        tensors["mm.0.bias"] = zeros(4 * inner)
+        tensors["mm.2.weight"] = noise(width, 4 * inner) * scale
+        tensors["mm.2.bias"] = zeros(width)
     else:
         tensors["mm.0.weight"] = noise(width, inner)
         tensors["mm.0.bias"] = zeros(width)

@@ -188,10 +188,35 @@ def _bmp(data: bytes) -> tuple[int, int]:
 # --- as ids ----------------------------------------------------------------------------------------
 
 
-def picture_ids(digest: bytes, part: int, count: int) -> list[int]:
-    """`count` ids below zero for part `part` of a picture. The first is told from those behind it (`continues`)."""
+def picture_ids(digest: bytes, part: int, count: int, positions: int | None = None) -> list[int]:
+    """`count` ids below zero for part `part` of a picture. The first is told from those behind it (`continues`).
+
+    `positions`: so many of them move the words behind on (None: all); where a picture lies in two dimensions, fewer do.
+    """
     stream = hashlib.shake_256(digest + part.to_bytes(4, "big")).digest(8 * count)
-    return [-1 - ((number >> 3) << 1 | (place > 0)) for place, number in enumerate(struct.unpack(f">{count}Q", stream))]
+    moving = count if positions is None else positions
+    return [
+        -1 - ((number >> 4) << 2 | (place >= moving) << 1 | (place > 0))
+        for place, number in enumerate(struct.unpack(f">{count}Q", stream))
+    ]
+
+
+def positions(tokens: Sequence[int]) -> int:
+    """The position behind so many tokens."""
+    if not tokens or min(tokens) >= 0:
+        return len(tokens)
+    return sum(token >= 0 or not (-1 - token) & 2 for token in tokens)
+
+
+def tokens_within(tokens: Sequence[int], position: int) -> int:
+    """The most tokens from the first that end at `position` or before, and in no picture."""
+    at = length = 0
+    for place, token in enumerate(tokens):
+        at += token >= 0 or not (-1 - token) & 2
+        if at > position:
+            break
+        length = place + 1
+    return whole(tokens, length)
 
 
 def continues(token: int) -> bool:

@@ -33,7 +33,7 @@ from modeld.engine.llama.threads import Threads
 from modeld.engine.llama.vocabulary import Vocabulary
 from modeld.engine.llama.warm import WarmStore
 from modeld.engine.lookup import Lookup
-from modeld.engine.pictures import picture_end, words_end, words_of_prompt
+from modeld.engine.pictures import picture_end, positions, words_end, words_of_prompt
 from modeld.engine.shelf import Shelf
 from modeld.engine.there import there
 from modeld.output.callgrammar import Opened
@@ -57,6 +57,7 @@ class LlamaEngine:
         self._prompt: Sequence[int] = ()
         self._words: Sequence[int] = ()  # the prompt without its pictures
         self._sight: Sight | None = None
+        self._behind = 0  # tokens of pictures in the lane that move no position on
         self._lane: Lane | None = None
         self._sampler: SamplerChain | None = None
         self._latest = 0  # sampled and not yet evaluated
@@ -178,6 +179,7 @@ class LlamaEngine:
             raise ContextOverflow(context=FILL_TOKENS, resident=0, additional=len(tokens))
         self._prompt, self._words = tokens, words_of_prompt(tokens)
         self._lane = lane = warm.take(tokens, conversation, fill=purpose == "fill")
+        self._behind = len(lane.state.tokens) - positions(lane.state.tokens)
         return len(lane.state.tokens)
 
     def prefill_suffix(self, options: DecodeOptions | None, progress: ProgressCallback) -> None:
@@ -212,8 +214,8 @@ class LlamaEngine:
             progress(seen, total)
             return not self._abort
 
-        chunk = sight.encode(prompt[start], self._abort, lambda: progress(start, total))
-        while done := sight.decode(self._native_of().context, chunk, lane.sequence, start, told):
+        chunk, place = sight.encode(prompt[start], self._abort, lambda: progress(start, total)), start - self._behind
+        while done := sight.decode(self._native_of().context, chunk, lane.sequence, place, told):
             self._proven = self._warm_of().memory.settle(lane)
             if done == _ABORTED:
                 raise Aborted
@@ -222,10 +224,11 @@ class LlamaEngine:
                 raise PoolExhausted  # a memory that cannot be cut was emptied
             seen = start
         lane.state.tokens.extend(prompt[start:end])
+        self._behind += end - start - positions(prompt[start:end])
 
     def _evaluate(self, lane: Lane, tokens: Sequence[int], *, logits: bool, every: bool = False) -> None:
         api, held = self._native_of().api, lane.state.tokens
-        batch = self._batch.fill(tokens, len(held), lane.sequence, logits=logits, every=every)
+        batch = self._batch.fill(tokens, len(held) - self._behind, lane.sequence, logits=logits, every=every)
         while True:
             if self._abort:
                 raise Aborted
@@ -258,7 +261,7 @@ class LlamaEngine:
         api, context, held, abort = native.api, native.context, lane.state.tokens, self._abort
         self._sampler = sampler = SamplerChain(api, self._vocabulary_of(), options, self._words)
         sample, evaluate, chain = api.llama_sampler_sample, api.llama_decode, sampler.pointer
-        end, one = self.special.end, self._batch.one
+        end, one, behind = self.special.end, self._batch.one, self._behind
         self._tools = None if options.tools is None else HeldTools(options.tools)
         if self._tools is not None:
             self._tools.begin(sampler, self._vocabulary_of())
@@ -289,7 +292,7 @@ class LlamaEngine:
                     self._ahead = len(guess)
                     index = 0
                     continue
-            while done := evaluate(context, one(token, len(held))):
+            while done := evaluate(context, one(token, len(held) - behind)):
                 self._refused(done, lane, (token,))
             held.append(token)
             index = -1

@@ -8,6 +8,7 @@ from typing import Any
 
 from modeld.engine.contract import AbortFlag
 from modeld.engine.llama.lanes import Checkpoint, Lane, Parked, State
+from modeld.engine.pictures import positions, tokens_within
 
 _WHOLE = 0  # LLAMA_STATE_SEQ_FLAGS_NONE
 _PARTIAL = 1  # LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY: window and recurrent parts alone
@@ -61,11 +62,12 @@ class Memory:
         return newest.length if done == newest.size else 0
 
     def _remove_from(self, lane: Lane, length: int) -> bool:
-        removed = self._api.llama_memory_seq_rm(self._memory, lane.sequence, length, -1)
-        return bool(removed) and self.length(lane) == length
+        end = positions(lane.state.tokens[:length])
+        removed = self._api.llama_memory_seq_rm(self._memory, lane.sequence, end, -1)
+        return bool(removed) and self.length(lane) == end
 
     def length(self, lane: Lane) -> int:
-        """Tokens that the native memory really holds."""
+        """Up to which position the native memory really holds something: as many tokens, but for some pictures."""
         last: int = self._api.llama_memory_seq_pos_max(self._memory, lane.sequence)
         return last + 1
 
@@ -82,14 +84,15 @@ class Memory:
         if self._recurrent:
             self.clear(lane)  # a state may be half updated and cannot be cut
             return True
-        held = self.length(lane)
-        if held > len(lane.state.tokens):
-            self._api.llama_memory_seq_rm(self._memory, lane.sequence, len(lane.state.tokens), -1)
-            held = self.length(lane)
-        del lane.state.tokens[held:]
-        lane.state.checkpoints = [one for one in lane.state.checkpoints if one.length <= held]
+        tokens, held = lane.state.tokens, self.length(lane)
+        kept = len(tokens) if held >= positions(tokens) else tokens_within(tokens, held)
+        del tokens[kept:]
+        end = positions(tokens)
+        if held > end:
+            self._api.llama_memory_seq_rm(self._memory, lane.sequence, end, -1)
+        lane.state.checkpoints = [one for one in lane.state.checkpoints if one.length <= kept]
         self.note_floor(lane)
-        return self.length(lane) == len(lane.state.tokens)
+        return self.length(lane) == end
 
     # --- copies --------------------------------------------------------------------------------
 
@@ -134,7 +137,7 @@ class Memory:
         done = self._api.llama_state_seq_set_data_ext(
             self._context, _bytes_of(parked.data, size), size, lane.sequence, _WHOLE
         )
-        if done != size or self.length(lane) != len(parked.state.tokens):
+        if done != size or self.length(lane) != positions(parked.state.tokens):
             self.clear(lane)
             return False
         lane.state = parked.state

@@ -66,14 +66,9 @@ class Sight:
         context = mtmd.mtmd_init_from_file(os.fsencode(path), model, params)
         if not context:
             raise SightUnusable(library.tap.take_reason("llama.cpp cannot read it"))
-        reason = ""
         if not mtmd.mtmd_support_vision(context):
-            reason = "it is not for pictures"
-        elif mtmd.mtmd_decode_use_mrope(context):
-            reason = "its pictures have positions in two dimensions, which warm conversations cannot hold"
-        if reason:
             mtmd.mtmd_free(context)
-            raise SightUnusable(reason)
+            raise SightUnusable("it is not for pictures")
         return context
 
     # --- what a prompt holds -----------------------------------------------------------------------
@@ -94,7 +89,8 @@ class Sight:
                     place = int(mtmd.mtmd_input_chunk_get_id(chunk))
                     count = mtmd.mtmd_input_chunk_get_n_tokens(chunk)
                     self._refuse_wide(chunk, count)
-                    found += picture_ids(pictures[place].digest, parts[place], count)
+                    taken = mtmd.mtmd_input_chunk_get_n_pos(chunk)
+                    found += picture_ids(pictures[place].digest, parts[place], count, taken)
                     parts[place] += 1
         finally:
             for bitmap in bitmaps:
@@ -202,7 +198,7 @@ class Sight:
             mtmd.mtmd_bitmap_free(bitmap)
 
     def decode(self, context: Any, chunk: Any, sequence: int, start: int, told: Callable[[int], bool]) -> int:
-        """Evaluate what was encoded last at token `start` of a lane; llama_decode's answer.
+        """Evaluate what was encoded last, from position `start` of a lane on; llama_decode's answer.
 
         `told` hears of the tokens of each batch and answers whether to go on. On any answer but 0 some batches may
         lie in the memory.

@@ -18,6 +18,8 @@ from tiny_projector import TOKENS, png, png_of, write_tiny_projector
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 FEW = Sampling(temperature=0.0, max_tokens=8)
+#: Longer than any cancel is on its way.
+LONG = Sampling(temperature=0.0, max_tokens=1500)
 RED, NOISE, OTHER = png(60, 40), png(50, 50, seed=1), png(50, 50, seed=2)
 
 
@@ -127,7 +129,7 @@ async def test_progress_and_cancel_go_through_a_picture(engines: Engines, tiny: 
         if isinstance(event, Prefill) and event.done >= steps[begin]:
             fresh.host.cancel(number)
 
-    cut = await fresh.ask([shown("words before it. ", NOISE, "?")], FEW, on_event=stop)
+    cut = await fresh.ask([shown("words before it. ", NOISE, "?")], LONG, on_event=stop)
     assert cut.done.finish_reason == "cancelled"
     assert cut.done.state_valid
     after = await ask(fresh, "words before it. ", NOISE, "?")
@@ -200,21 +202,58 @@ async def test_models_with_a_window_see_a_picture_as_a_whole(
         await ask(narrow, NOISE)
 
 
-@pytest.mark.parametrize("fault", ["another width", "not there", "cut off", "a model", "positions in two dimensions"])
+async def test_pictures_in_two_dimensions_move_what_follows_by_less_than_their_tokens(
+    engines: Engines, tmp_path: Path
+) -> None:
+    """Qwen's: every token of a picture has a row and a column; the words behind it go on from the larger of both."""
+    model = write_tiny_gguf(tmp_path / "two.gguf", shape="qwen2vl")
+    beside = write_tiny_projector(tmp_path / "mmproj.gguf", kind="qwen2vl_merger")
+    options: dict[str, Any] = {"projector": str(beside), "kv_type": "f32", "flash_attention": False, "num_batch": 16}
+
+    async def fresh() -> Engine:
+        return await engines.load("llama", model, **options)
+
+    engine = await fresh()
+    wide = png(96, 48, seed=4)
+    told = [shown("first ", wide, "words ", NOISE, "behind them")]
+    first = await engine.ask(told, GREEDY)
+    total = first.of(Prefix)[0].total
+    assert first.done.usage.prefilled == total == await engine.count(told)
+    assert first.text == (await (await fresh()).ask(told, GREEDY)).text
+    for follow in ([*told, assistant(first.text), user("go on")], [shown("first ", wide, "other words")], told):
+        warm, cold = await engine.ask(follow, GREEDY), await (await fresh()).ask(follow, GREEDY)
+        assert warm.text == cold.text
+        assert warm.done.usage.reused > 0
+        assert warm.done.usage.reused + warm.done.usage.prefilled == cold.done.usage.prefilled
+    for number in range(4):
+        await engine.ask(f"{number} another conversation " * 25, FEW)
+    back = await engine.ask(told, GREEDY)
+    assert (back.text, back.done.usage.prefilled <= 2) == (first.text, True), "parked and restored"
+    stopped = await fresh()
+
+    def stop(number: int, event: Event) -> None:
+        if isinstance(event, Prefill) and event.done > total // 2:
+            stopped.host.cancel(number)
+
+    cut = await stopped.ask(told, LONG, on_event=stop)
+    assert (cut.done.finish_reason, cut.done.state_valid) == ("cancelled", True)
+    after = await stopped.ask(told, GREEDY)
+    assert after.text == first.text
+    assert after.done.usage.reused + after.done.usage.prefilled == total
+
+
+@pytest.mark.parametrize("fault", ["another width", "not there", "cut off", "a model"])
 async def test_a_projector_that_cannot_be_used_leaves_a_model_for_words(
     engines: Engines, tiny: Path, projector: Path, tmp_path: Path, fault: str
 ) -> None:
-    beside, model = tmp_path / "mmproj-bad.gguf", tiny
+    beside = tmp_path / "mmproj-bad.gguf"
     if fault == "another width":
         write_tiny_projector(beside, width=128)
     elif fault == "cut off":
         beside.write_bytes(projector.read_bytes()[:3000])
     elif fault == "a model":
         beside.write_bytes(tiny.read_bytes())
-    elif fault == "positions in two dimensions":
-        model = write_tiny_gguf(tmp_path / "mrope.gguf", shape="qwen2vl")
-        beside.write_bytes(projector.read_bytes())
-    engine = await engines.load("llama", model, projector=str(beside))
+    engine = await engines.load("llama", tiny, projector=str(beside))
     assert engine.loaded.capabilities["vision"] is False
     assert any("images are refused: the projector mmproj-bad.gguf" in one for one in engine.loaded.warnings)
     with pytest.raises(UnsupportedFeature, match="image_url"):

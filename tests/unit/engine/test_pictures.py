@@ -19,8 +19,10 @@ from modeld.engine.pictures import (
     dimensions,
     picture_end,
     picture_ids,
+    positions,
     refuse_pictures,
     take_pictures,
+    tokens_within,
     whole,
     words_end,
     words_of_prompt,
@@ -146,6 +148,25 @@ def test_a_prompt_is_never_cut_inside_a_picture(parts: list[tuple[bool, int]], d
         end = words_end(prompt, start, len(prompt)) if prompt[start] >= 0 else picture_end(prompt, start)
         assert end == len(prompt) or end in starts
         assert end > start
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 9), st.integers(1, 9)), max_size=8), st.data())
+def test_positions_and_tokens_are_found_from_each_other(
+    parts: list[tuple[bool, int, int]], data: st.DataObject
+) -> None:
+    """Pictures in two dimensions move what is behind them by less than their tokens."""
+    prompt: list[int] = []
+    ends = [(0, 0)]
+    for seen, count, most in parts:
+        moving = min(count, most) if seen else count
+        prompt += picture_ids(bytes(32), 0, count, moving) if seen else [7] * count
+        ends.append((ends[-1][0] + count, ends[-1][1] + moving))
+        assert positions(prompt) == ends[-1][1]
+    position = data.draw(st.integers(0, ends[-1][1]))
+    kept = tokens_within(prompt, position)
+    assert positions(prompt[:kept]) <= position
+    assert whole(prompt, kept) == kept
+    assert max(place for place, at in ends if at <= position) <= kept
 
 
 def test_a_warm_state_is_used_up_to_the_picture_that_differs() -> None:
