@@ -21,6 +21,7 @@ class TurnGate:
         self._running: int | None = None
         self._ended = 0
         self._early: set[int] = set()
+        self._spare = False
 
     def start(self, turn: int) -> None:
         """The engine begins with `turn`: the flag is clear unless exactly this turn was cancelled before."""
@@ -36,8 +37,20 @@ class TurnGate:
             if self._running is not None:
                 self._ended = max(self._ended, self._running)
             self._running = None
+            self._spare = False
             self._early = {turn for turn in self._early if turn > self._ended}
             self._abort.clear()
+
+    def begin_spare(self) -> None:
+        """The engine does something that nobody waits for, until `end`. Whoever needs it says `interrupt_spare`."""
+        with self._lock:
+            self._spare = True
+
+    def interrupt_spare(self) -> None:
+        """Work has come: stop what nobody waits for."""
+        with self._lock:
+            if self._spare:
+                self._abort.set()
 
     def cancel(self, turn: int) -> None:
         """Stop `turn` if it runs, or keep it from starting."""

@@ -124,6 +124,16 @@ class Resident:
         until = time.monotonic() + SHELVE_SECONDS
         return self._engine.shelve(lambda: time.monotonic() > until)
 
+    @property
+    def wants_spare_time(self) -> bool:
+        """Whether something is to be done once nobody waits."""
+        return self._runner is not None and self._runner.onward.wanted
+
+    def use_spare_time(self, interrupted: Callable[[], bool]) -> None:
+        """Do it, or leave it as soon as work has come. Raises EngineFailed."""
+        if self._runner is not None:
+            self._runner.onward.evaluate(interrupted)
+
     def serve(self, job: Job, emit: Emit) -> FromWorker:
         """One job to its final message. Raises the errors of `shared.errors`."""
         if isinstance(job, TrimParked):
@@ -133,6 +143,7 @@ class Resident:
         if runner is None or steps is None or chat is None or self._job.vocabulary_only:
             raise EngineFailed(reason="no model is loaded")
 
+        runner.onward.note(None)  # it speaks of what ran last
         if self._embedding_only and not isinstance(job, Embed):
             raise UnsupportedFeature(feature="chat (this model makes vectors only)")
 

@@ -121,6 +121,14 @@ class Shelf:
             raise
         return path
 
+    def touch(self, path: Path) -> bool:
+        """One file counts as used now; False where it is gone."""
+        try:
+            os.utime(path)
+        except FileNotFoundError:
+            return False
+        return True
+
     def drop(self, path: Path) -> None:
         """Delete one file; one that is gone already is no fault."""
         path.unlink(missing_ok=True)

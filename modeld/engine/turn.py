@@ -15,6 +15,7 @@ from modeld.engine.chat import Chat, Prompt
 from modeld.engine.contract import Aborted, DecodeOptions, Engine, LoadedModel, Purpose
 from modeld.engine.gate import Activity
 from modeld.engine.messages import Done, EnsurePrefix, Fill, Turn, Warm
+from modeld.engine.onward import Ended, Onward
 from modeld.engine.pictures import Picture
 from modeld.engine.sampling import decode_options, must_use_tools, offered
 from modeld.engine.stream import EventStream
@@ -36,10 +37,12 @@ class TurnRunner:
         self._advised = loaded.sampling
         self._num_ctx = loaded.identity.num_ctx
         self._activity = activity
+        self.onward = Onward(engine, chat, loaded.capabilities, loaded.identity.num_ctx)
 
     def turn(self, job: Turn, send: Send) -> Done:
         """Answer a conversation. Raises ContextOverflow, TemplateFailed, UnsupportedFeature."""
-        run = Run(self._engine, self._activity, job.turn, send)
+        said = Heard(send)
+        run = Run(self._engine, self._activity, job.turn, said)
         plan = self.plan(job)
         try:
             run.ensure(plan.tokens, "turn", job.conversation, plan.pictures)
@@ -49,13 +52,18 @@ class TurnRunner:
             run.cancelled = True
         finally:
             self._engine.end_turn()
-        return run.finish(plan.parser, plan.window_bound)
+        done = run.finish(plan.parser, plan.window_bound)
+        if done.finish_reason in ("stop", "length") and not plan.pictures:
+            held = len(plan.tokens) + done.usage.generated - 1
+            self.onward.note(Ended(job=job, text=said.text, held=held, thinking=plan.thinking))
+        return done
 
     def plan(self, job: Turn | EnsurePrefix) -> TurnPlan:
         """Everything about a turn that is known before the engine works. Raises as `turn`."""
         self._activity.enter("template", job.turn)
         tools, must = offered(job.params, job.tools), must_use_tools(job.params)
-        prompt = self._chat.prompt(job.messages, job.tools, job.params.thinking or ("off" if must else None))
+        thinking = job.params.thinking or ("off" if must else None)
+        prompt = self._chat.prompt(job.messages, job.tools, thinking)
         budget = self._budget(prompt.tokens)
         grammar = tool_grammar(prompt.format, tools)
         if must and grammar is not None:
@@ -64,6 +72,7 @@ class TurnRunner:
         return TurnPlan(
             tokens=prompt.tokens,
             pictures=prompt.pictures,
+            thinking=thinking,
             options=options,
             parser=OutputParser(prompt.format, job.params.stop, tools),
             piece=self._chat.piece_reader(prompt.format, job.params.stop),
@@ -89,13 +98,8 @@ class TurnRunner:
         prompt = self._fill_prompt(job)
         budget = self._budget(prompt.tokens)
         options = decode_options(job.params, self._advised, self._capabilities, budget)
-        said: list[str] = []
-
-        def gather(events: list[Event]) -> None:
-            said.extend(event.text for event in events if isinstance(event, TextDelta))
-            send(events)
-
-        run = Run(self._engine, self._activity, job.turn, gather)
+        said = Heard(send)
+        run = Run(self._engine, self._activity, job.turn, said)
         parser = OutputParser(prompt.format, job.params.stop)
         try:
             run.ensure(prompt.tokens, "fill")
@@ -106,7 +110,7 @@ class TurnRunner:
         finally:
             self._engine.end_turn()
         done = run.finish(parser, options.max_tokens == budget)
-        done.text = "".join(said)
+        done.text = said.text
         return done
 
     def _fill_prompt(self, job: Fill) -> Prompt:
@@ -130,11 +134,32 @@ class TurnRunner:
         raise ContextOverflow(context=self._num_ctx, resident=resident, additional=len(tokens) - resident)
 
 
+class Heard:
+    """Passes events on and keeps their text."""
+
+    __slots__ = ("_parts", "_send")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._parts: list[str] = []
+
+    def __call__(self, events: list[Event]) -> None:
+        """As `send`."""
+        self._parts.extend(event.text for event in events if isinstance(event, TextDelta))
+        self._send(events)
+
+    @property
+    def text(self) -> str:
+        """All text so far."""
+        return "".join(self._parts)
+
+
 class TurnPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A turn before the engine works on it. `window_bound`: the window ends it before any other bound."""
 
     tokens: list[int]
     pictures: Sequence[Picture]
+    thinking: str | None
     options: DecodeOptions
     parser: OutputParser
     piece: Callable[[int], bytes]

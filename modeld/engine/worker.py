@@ -17,7 +17,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import NoReturn
 
 from modeld.engine import exits
@@ -50,6 +50,8 @@ from shared.lease.identity import start_token
 from shared.version import __version__
 
 _READ_SIZE = 1 << 16
+#: Seconds without work before the engine is used for what nobody waits for: turns that are queued come sooner.
+SPARE_AFTER = 0.05
 
 
 class Worker:
@@ -85,11 +87,32 @@ class Worker:
         self._start(self._count_all)
         engine = self._import()
         while True:
-            job = self._jobs.get()
+            job = self._next_job(engine)
             if isinstance(job, Close):
                 self._leave_in_order()
             else:
                 self._serve(engine, job)
+
+    def _next_job(self, engine: Engine) -> Load | Job | Close:
+        """Wait for work; meanwhile, once none has come for a moment, do what nobody waits for."""
+        resident = self._resident
+        if resident is not None and resident.wants_spare_time:
+            try:
+                return self._jobs.get(timeout=SPARE_AFTER)
+            except Empty:
+                self._use_spare_time(engine, resident)
+        return self._jobs.get()
+
+    def _use_spare_time(self, engine: Engine, resident: Resident) -> None:
+        self._gate.begin_spare()
+        try:
+            resident.use_spare_time(lambda: not self._jobs.empty())
+        except Exception as error:  # nobody waits for an answer: an engine that is not sound ends its process
+            _log_fault(error)
+            if not engine.valid():
+                _leave(exits.ENGINE_FAULT)
+        finally:
+            self._gate.end()
 
     def _leave_in_order(self) -> NoReturn:
         """Keep what is warm, then end. A fault here costs warm conversations and nothing else."""
@@ -178,9 +201,13 @@ class Worker:
                 resident = self._resident
                 if resident is None or not resident.keeps or self._activity.running is not None:
                     _leave(exits.CLOSED)
-                self._jobs.put(message)  # what is warm is written by the thread that may touch it
+                self._give(message)  # what is warm is written by the thread that may touch it
             case _:
-                self._jobs.put(message)
+                self._give(message)
+
+    def _give(self, job: Load | Job | Close) -> None:
+        self._jobs.put(job)
+        self._gate.interrupt_spare()
 
     def _account(self) -> Account:
         activity, engine = self._activity, self._engine

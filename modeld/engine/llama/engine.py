@@ -197,7 +197,7 @@ class LlamaEngine:
             end, step = words_end(prompt, start, min(start + step, total)), size
             if end == total and start < total - 1 and not warm.memory.cuttable:
                 end = total - 1
-            self._evaluate(lane, prompt[start:end], logits=end == total)
+            self._evaluate(lane, prompt[start:end], logits=end == total and options is not None)
             if end == total - 1:
                 warm.memory.checkpoint(lane)
             progress(end, total)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from modeld.engine.llama.lanes import WORTH_PARKING, Checkpoint, Lane, Parked, State, choose
 from modeld.engine.llama.memory import Memory
 from modeld.engine.llama.model import ContextPlan
-from modeld.engine.shelf import Shelf
+from modeld.engine.shelf import Shelf, Shelved
 
 #: Tokens that idle lanes may keep in the KV memory. All that lies there is read by each decode step of
 #: any lane; a copy out and in costs milliseconds.
@@ -176,6 +176,8 @@ class WarmStore:
         return written
 
     def _shelve_one(self, shelf: Shelf, state: State, data: mmap.mmap) -> bool:
+        if any(_holds(old, state) and shelf.touch(old.path) for old in shelf.look()):
+            return False
         parts = [data, *(one.data for one in state.checkpoints)]
         path = shelf.write(state.tokens, state.floor, parts, [one.length for one in state.checkpoints])
         if path is None:
@@ -185,3 +187,9 @@ class WarmStore:
             if old.path != path and old.header.tokens == state.tokens[:size]:
                 shelf.drop(old.path)
         return True
+
+
+def _holds(old: Shelved, state: State) -> bool:
+    """A file of this conversation that goes as far, or further, and can be cut there."""
+    size = len(state.tokens)
+    return old.header.tokens[:size] == state.tokens and (old.header.floor <= size or len(old.header.tokens) == size)

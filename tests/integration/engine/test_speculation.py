@@ -245,6 +245,7 @@ def test_a_window_full_to_the_last_token_is_never_guessed_beyond(tiny: Path) -> 
 
 
 @pytest.mark.model
+@pytest.mark.timeout(600)
 def test_with_the_defaults_a_guessed_answer_differs_only_where_two_tokens_were_as_good(smollm2: Path) -> None:
     guessing, plain = opened(smollm2), opened(smollm2, speculation=False)
     try:
