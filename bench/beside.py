@@ -1,6 +1,8 @@
-"""The product beside a llama.cpp HTTP server, in one run: same file, same threads, same prompts, taking turns.
+"""The product beside llama.cpp's own HTTP servers, in one run: same file, same threads, same prompts, taking turns.
 
-Times are a client's own: from the request to the first piece of text, and to the end. Both answer greedily.
+Times are a client's own: from the request to the first piece of text, and to the end. All answer greedily. The peers
+are `llama-server` as a new user starts it (one slot), at its best setting for several conversations, and the server
+within the package `xllamacpp`, at the same.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from bench.peers import build
-from bench.server import LlamaServer
+from bench.guessing import edit
+from bench.peers import build, xllama
+from bench.server import HttpServer, LlamaServer, XllamaServer
 from bench.table import Table, spread
 from clients.home import Home
 from clients.wire import Wire
@@ -25,6 +28,8 @@ Messages = list[dict[str, Any]]
 CONTEXT = 4096
 ROUNDS = 8
 CLIENTS = 4
+#: Between an answer and the next question: nobody reads and types faster, and a server may use the time.
+PAUSE = 0.4
 #: About 500, and 1,500, tokens of SmolLM2.
 SENTENCE = "The lighthouse keeper looked at the sea and wrote down the weather of the day in his book. "
 SHORT, LONG = SENTENCE * 27, SENTENCE * 80
@@ -40,6 +45,11 @@ class Asked(NamedTuple):
     text: str
     prefilled: int
 
+    @property
+    def rate(self) -> float:
+        """Tokens a second behind the first."""
+        return (self.pieces - 1) / (self.seconds - self.first_s)
+
 
 class Side(Protocol):
     """Who is asked."""
@@ -52,10 +62,13 @@ class Side(Protocol):
 class Ours:
     """The daemon, over its socket; a connection for each client."""
 
-    name = "modeld"
-
-    def __init__(self, home: Home, model: str, stack: ExitStack) -> None:
-        self._model = model
+    def __init__(self, stack: ExitStack, small: Path, threads: int, name: str = "modeld", **settings: str) -> None:
+        home = stack.enter_context(
+            Home(MODELD_MODEL_FOLDERS=str(small.parent), MODELD_THREADS=str(threads), **settings)
+        )
+        home.start("llama")
+        self.name = name
+        self._model = home.model("smollm2")
         self._wires = [stack.enter_context(Wire(home.root, name=f"bench-{number}")) for number in range(CLIENTS)]
 
     def ask(self, messages: Messages, tokens: int, client: int = 0) -> Asked:
@@ -72,6 +85,7 @@ class Ours:
             "model": self._model,
             "messages": messages,
             "params": {"temperature": 0.0, "max_tokens": tokens},
+            "config": {"num_ctx": CONTEXT},
             "allow_load": True,
             "on_busy": "wait",
         }
@@ -88,9 +102,9 @@ class Ours:
 
 
 class Peer:
-    """A llama-server with the given options."""
+    """An HTTP server."""
 
-    def __init__(self, server: LlamaServer, name: str) -> None:
+    def __init__(self, server: HttpServer, name: str) -> None:
         self._server = server
         self.name = name
 
@@ -124,88 +138,109 @@ def user(text: str) -> Messages:
 
 
 def measure(table: Table, small: Path) -> None:
-    """Every row. The peer runs as a new user starts it (one slot), and in its best setting for two conversations."""
-    program = build() / "llama-server"
-    threads = str(engine_threads())
-    common = ["-c", str(CONTEXT), "-t", threads, "-tb", threads, "--jinja"]
-    one_slot = [*common, "-np", "1", "--cache-ram", "0"]
-    best = ["-c", str(CONTEXT * CLIENTS), *common[2:], "-np", str(CLIENTS)]
+    """Every row."""
+    threads = engine_threads()
     with ExitStack() as stack:
-        home = stack.enter_context(Home(MODELD_MODEL_FOLDERS=str(small.parent), MODELD_THREADS=threads))
-        home.start("llama")
-        ours = Ours(home, home.model("smollm2"), stack)
-        single = Peer(stack.enter_context(LlamaServer(program, small, *one_slot)), "llama-server, one slot")
-        several = Peer(stack.enter_context(LlamaServer(program, small, *best)), f"llama-server, {CLIENTS} slots")
-        _rates(table, ours, single)
-        _warm(table, ours, single)
-        _alternating(table, ours, (single, several))
-        _clients(table, ours, several)
+        # without guesses: what is compared are the ways of computing every token
+        ours = Ours(stack, small, threads, MODELD_SPECULATION="0")
+        single, several, packaged = _peers(stack, small, threads)
+        _rates(table, ours, (single, packaged))
+        _warm(table, ours, (single, several, packaged))
+        _alternating(table, ours, (single, several, packaged))
+        _clients(table, ours, (several, packaged))
+        _repeating(table, Ours(stack, small, threads, "modeld, guessing"), (ours, single))
 
 
-def _rates(table: Table, ours: Side, peer: Side) -> None:
-    """Decode and prefill in interleaved pairs."""
-    decode: dict[str, list[float]] = {ours.name: [], peer.name: []}
-    prefill: dict[str, list[float]] = {ours.name: [], peer.name: []}
+def _peers(stack: ExitStack, small: Path, threads: int) -> tuple[Side, Side, Side]:
+    program = build() / "llama-server"
+    common = ["-t", str(threads), "-tb", str(threads), "--jinja"]
+    one_slot = ["-c", str(CONTEXT), "-np", "1", "--cache-ram", "0", *common]
+    best = ["-c", str(CONTEXT * CLIENTS), "-np", str(CLIENTS), *common]
+    slots = {"n_ctx": CONTEXT * CLIENTS, "n_parallel": CLIENTS}
+    return (
+        Peer(stack.enter_context(LlamaServer(program, small, *one_slot)), "llama-server, one slot"),
+        Peer(stack.enter_context(LlamaServer(program, small, *best)), f"llama-server, {CLIENTS} slots"),
+        Peer(stack.enter_context(XllamaServer(xllama(), small, threads, **slots)), f"xllamacpp, {CLIENTS} slots"),
+    )
+
+
+def _turns(sides: Sequence[Side], number: int) -> Sequence[Side]:
+    """Each round another one begins."""
+    first = number % len(sides)
+    return [*sides[first:], *sides[:first]]
+
+
+def _rates(table: Table, ours: Side, peers: Sequence[Side]) -> None:
+    """Decode and prefill, round by round."""
+    sides = (ours, *peers)
+    decode: dict[str, list[float]] = {side.name: [] for side in sides}
+    prefill: dict[str, list[float]] = {side.name: [] for side in sides}
     for number in range(ROUNDS + 1):
         story = user(f"Write a long story about the sea, number {number}.")
         cold = user(f"{next(_salt)} {SHORT} What does he do?")
-        for side in (ours, peer) if number % 2 else (peer, ours):
+        for side in _turns(sides, number):
             said, read = side.ask(story, 128), side.ask(cold, 1)
             if number:
-                decode[side.name].append((said.pieces - 1) / (said.seconds - said.first_s))
+                decode[side.name].append(said.rate)
                 prefill[side.name].append(read.prefilled / read.first_s)
     for what, rates in (("decode", decode), ("prefill of 500, the way to the first text included", prefill)):
         for name, values in rates.items():
             table.add(f"{name}: {what}, tokens/s", spread(values))
-        ratios = [mine / theirs for mine, theirs in zip(rates[ours.name], rates[peer.name], strict=True)]
-        table.at_least(f"beside llama-server: {what}", ratios, 0.97, "times")
+        for peer in peers:
+            ratios = [mine / theirs for mine, theirs in zip(rates[ours.name], rates[peer.name], strict=True)]
+            table.at_least(f"beside {peer.name}: {what}", ratios, 0.97, "times")
 
 
-def _warm(table: Table, ours: Side, peer: Side) -> None:
+def _warm(table: Table, ours: Side, peers: Sequence[Side]) -> None:
     """The next question of a long conversation."""
-    firsts: dict[str, list[float]] = {}
-    for side in (ours, peer):
-        talk = user(f"{next(_salt)} {LONG} What does he do?")
-        for _ in range(ROUNDS):
-            said = side.ask(talk, 16)
-            talk = [*talk, {"role": "assistant", "content": said.text}, *user("And then?")]
-            firsts.setdefault(side.name, []).append(said.first_s)
-        firsts[side.name] = firsts[side.name][1:]
-        table.add(f"{side.name}: warm turn behind 1,500 tokens, first text", f"{spread(_ms(firsts[side.name]))} ms")
-    ratio = statistics.median(firsts[ours.name]) / statistics.median(firsts[peer.name])
-    table.add("beside llama-server: warm turn, first text", f"{ratio:.3g} times", "<= 1", ratio <= 1)
+    sides = (ours, *peers)
+    talks = {side.name: user(f"{next(_salt)} {LONG} What does he do?") for side in sides}
+    firsts: dict[str, list[float]] = {side.name: [] for side in sides}
+    for number in range(ROUNDS + 2):
+        for side in _turns(sides, number):
+            time.sleep(PAUSE)
+            said = side.ask(talks[side.name], 16)
+            talks[side.name] += [{"role": "assistant", "content": said.text}, *user("And then?")]
+            if number >= 2:
+                firsts[side.name].append(said.first_s)
+    _compare(table, "warm turn behind 1,500 tokens, first text", firsts, ours, {peer.name: 1.0 for peer in peers})
 
 
 def _alternating(table: Table, ours: Side, peers: Sequence[Side]) -> None:
     """A, B, A, B: two long conversations take turns."""
-    firsts: dict[str, list[float]] = {}
-    for side in (ours, *peers):
-        talks = [user(f"{next(_salt)} {LONG} What does he do?") for _ in range(2)]
-        for number in range(2 * ROUNDS):
-            talk = talks[number % 2]
+    sides = (ours, *peers)
+    talks = {side.name: [user(f"{next(_salt)} {LONG} What does he do?") for _ in range(2)] for side in sides}
+    firsts: dict[str, list[float]] = {side.name: [] for side in sides}
+    for number in range(2 * ROUNDS + 2):
+        for side in _turns(sides, number):
+            talk = talks[side.name][number % 2]
+            time.sleep(PAUSE)
             said = side.ask(talk, 16)
-            talks[number % 2] = [*talk, {"role": "assistant", "content": said.text}, *user("And then?")]
+            talk += [{"role": "assistant", "content": said.text}, *user("And then?")]
             if number >= 2:  # the first of each is cold for everybody
-                firsts.setdefault(side.name, []).append(said.first_s)
-        table.add(f"{side.name}: A/B/A/B of 1,500 tokens each, first text", f"{spread(_ms(firsts[side.name]))} ms")
-    mine, single, several = (statistics.median(firsts[side.name]) for side in (ours, *peers))
-    table.add(
-        "beside llama-server with one slot: A/B/A/B", f"{single / mine:.3g} times sooner", ">= 10", single >= 10 * mine
-    )
-    table.add("beside llama-server at its best: A/B/A/B", f"{several / mine:.3g} times sooner", ">= 1", several >= mine)
+                firsts[side.name].append(said.first_s)
+    limits = {peer.name: 10.0 if number == 0 else 1.0 for number, peer in enumerate(peers)}
+    _compare(table, "A/B/A/B of 1,500 tokens each, first text", firsts, ours, limits)
 
 
-def _clients(table: Table, ours: Side, peer: Side) -> None:
+def _clients(table: Table, ours: Side, peers: Sequence[Side]) -> None:
     """Four clients ask at once, each in a conversation of its own."""
-    medians: dict[str, float] = {}
-    for side in (ours, peer):
-        firsts: list[float] = []
-        for _ in range(3):
-            firsts += _at_once(side)
-        medians[side.name] = statistics.median(firsts)
-        table.add(f"{side.name}: first text under {CLIENTS} clients", f"{spread(_ms(firsts))} ms")
-    ratio = medians[peer.name] / medians[ours.name]
-    table.add(f"beside llama-server: first text under {CLIENTS} clients", f"{ratio:.3g} times sooner")
+    sides = (ours, *peers)
+    firsts: dict[str, list[float]] = {side.name: [] for side in sides}
+    for number in range(ROUNDS // 2):
+        for side in _turns(sides, number):
+            firsts[side.name] += _at_once(side)
+    _compare(table, f"first text under {CLIENTS} clients", firsts, ours, {peer.name: 1.0 for peer in peers})
+
+
+def _compare(table: Table, what: str, firsts: dict[str, list[float]], ours: Side, limits: dict[str, float]) -> None:
+    """Rows of each side, and how many times sooner ours is than each peer."""
+    for name, values in firsts.items():
+        table.add(f"{name}: {what}", f"{spread(_ms(values))} ms")
+    mine = statistics.median(firsts[ours.name])
+    for name, limit in limits.items():
+        ratio = statistics.median(firsts[name]) / mine
+        table.add(f"beside {name}: {what}", f"{ratio:.3g} times sooner", f">= {limit:g}", ratio >= limit)
 
 
 def _at_once(side: Side) -> list[float]:
@@ -221,6 +256,18 @@ def _at_once(side: Side) -> list[float]:
     _all(threads, threading.Thread.start)
     _all(threads, threading.Thread.join)
     return results
+
+
+def _repeating(table: Table, guessing: Side, others: Sequence[Side]) -> None:
+    """An answer that says its question again."""
+    rates: dict[str, list[float]] = {side.name: [] for side in (guessing, *others)}
+    for number in range(ROUNDS + 1):
+        for side in _turns((guessing, *others), number):
+            said = side.ask(edit(number), 400)
+            if number:
+                rates[side.name].append(said.rate)
+    for name, values in rates.items():
+        table.add(f"{name}: a file said again, tokens/s", spread(values))
 
 
 def _all(threads: Sequence[threading.Thread], do: Callable[[threading.Thread], None]) -> None:

@@ -1,6 +1,7 @@
-"""llama-server and llama-bench on the same weights: built from the sources that llama-cpp-python's own sdist carries.
+"""What modeld is measured beside: llama-server and llama-bench, built from the sources that llama-cpp-python's own
+sdist carries (about nine minutes of CPU the first time), and `xllamacpp` from the package index, a wheel.
 
-About nine minutes of CPU the first time, kept outside the checkout afterwards.
+Both are kept outside the checkout, and no part of the product needs them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
 from importlib.metadata import version
@@ -19,6 +21,8 @@ from vendored import source_archive
 from weights import CACHE
 
 BUILD_SECONDS = 3600
+#: Its version names a build of llama.cpp of the same month as the one that llama-cpp-python 0.3.36 carries.
+XLLAMA = "xllamacpp==2026.10.11549"
 #: no downloads at build time, no tests, nothing shared: two programs that can be copied
 OPTIONS = (
     "-DLLAMA_CURL=OFF",
@@ -52,6 +56,18 @@ def build() -> Path:
         target.mkdir(exist_ok=True)
         for program in ("llama-server", "llama-bench"):
             shutil.copy(work / "build" / "bin" / program, target / program)
+    return target
+
+
+def xllama() -> Path:
+    """The folder that `xllamacpp` can be imported from. Raises RuntimeError."""
+    target = CACHE / XLLAMA.replace("==", "-")
+    if not target.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=CACHE, prefix="xllamacpp-") as name:
+            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:"]
+            _run([*pip, "--target", f"{name}/package", XLLAMA])
+            os.replace(f"{name}/package", target)
     return target
 
 

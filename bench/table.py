@@ -48,11 +48,9 @@ class Table:
     def missed(self) -> list[Row]:
         return [row for row in self.rows if row.met is False]
 
-    def markdown(self, title: str, notes: Sequence[str]) -> str:
-        """The page of this run."""
+    def markdown(self, notes: Sequence[str]) -> str:
+        """The notes and the table of this run."""
         lines = [
-            f"# {title}",
-            "",
             *(f"- {note}" for note in notes),
             "",
             "| what | measured | target | |",
