@@ -24,25 +24,43 @@ def models(smollm2: Path, gemma3: Path) -> str:
     return str(smollm2.parent)
 
 
-@pytest.fixture
-def home(models: str) -> Iterator[Home]:
-    """A fresh user with both test models in a known folder; no daemon runs.
+@pytest.fixture(scope="session")
+def conversions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What OpenVINO makes of a GGUF, made once for all users of these tests: it costs more than most turns."""
+    return tmp_path_factory.mktemp("conversions")
 
-    A small model may repeat itself until its turn is full: some hundred tokens are enough to be seen at work.
+
+def user(models: str, conversions: Path) -> Home:
+    """A fresh user with both test models in a known folder.
+
+    A small model may repeat itself until its turn is full: some hundred tokens are enough to be seen at work. One
+    engine thread: other tests run beside, and threads that wait for each other starve first (the newcomer's and
+    `acp-bridge chat`'s tests keep the default).
     """
-    with Home(MODELD_MODEL_FOLDERS=models, MODELD_TURN_TOKENS="600") as fresh:
+    fresh = Home(MODELD_MODEL_FOLDERS=models, MODELD_TURN_TOKENS="600", MODELD_THREADS="1")
+    for folder in (fresh.root, fresh.root / "cache"):
+        folder.mkdir(mode=0o700)
+    (fresh.root / "cache" / "openvino").symlink_to(conversions, target_is_directory=True)
+    return fresh
+
+
+@pytest.fixture
+def home(models: str, conversions: Path) -> Iterator[Home]:
+    """A user of this test alone; no daemon runs."""
+    with user(models, conversions) as fresh:
         yield fresh
 
 
 @pytest.fixture
 def llama(home: Home) -> Home:
-    """A fresh user whose modeld serves the llama engine."""
+    """A user of this test alone, whose modeld serves the llama engine."""
     home.start("llama")
     return home
 
 
-@pytest.fixture(params=[pytest.param("llama", marks=pytest.mark.llama), "openvino"])
-def engine(request: pytest.FixtureRequest, home: Home) -> Home:
-    """A fresh user with a running modeld, once for each engine."""
-    home.start(request.param)
-    return home
+@pytest.fixture(scope="module", params=[pytest.param("llama", marks=pytest.mark.llama), "openvino"])
+def engine(request: pytest.FixtureRequest, models: str, conversions: Path) -> Iterator[Home]:
+    """A user with a running modeld, once for each engine: the tests of a file follow each other as editors do."""
+    with user(models, conversions) as shared:
+        shared.start(request.param)
+        yield shared

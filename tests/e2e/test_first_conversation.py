@@ -49,8 +49,10 @@ def test_a_second_turn_prefills_only_what_is_new(engine: Home) -> None:
         assert second["prefilled"] < prompt
 
 
-def test_status_has_what_scripts_read(engine: Home) -> None:
-    status = engine.status()
+@pytest.mark.openvino
+def test_status_has_what_scripts_read(home: Home) -> None:
+    home.start("openvino")
+    status = home.status()
     assert list(status)[:7] == ["instance", "role", "pid", "backend", "state", "generation", "active"]
     assert status["state"] == "Empty"
     assert status["active"] is None

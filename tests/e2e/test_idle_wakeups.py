@@ -30,15 +30,18 @@ MEND_SECONDS = 10.0
 LOOKS_PER_TTL = 5
 
 
-def switches(process: psutil.Process, seconds: float) -> int:
-    """Voluntary context switches of all threads while nothing happens. What the system tells of a process is of its
-    first thread alone.
+def switches(*processes: psutil.Process) -> list[int]:
+    """Voluntary context switches of all threads of each while nothing happens for SECONDS. What the system tells of
+    a process is of its first thread alone.
     """
     if sys.platform != "linux":
         pytest.skip("NOT PROVEN HERE: switches of single threads are told by Linux alone")
-    before = by_thread(process.pid)
-    time.sleep(seconds)  # the measurement itself
-    return sum(count - before.get(thread, 0) for thread, count in by_thread(process.pid).items())
+    before = [by_thread(process.pid) for process in processes]
+    time.sleep(SECONDS)  # the measurement itself
+    after = [by_thread(process.pid) for process in processes]
+    return [
+        sum(count - old.get(thread, 0) for thread, count in new.items()) for old, new in zip(before, after, strict=True)
+    ]
 
 
 def by_thread(pid: int) -> dict[str, int]:
@@ -70,8 +73,9 @@ def test_idle_daemon_and_bridge_sleep(home: Home) -> None:
         settle()
         mends = SECONDS / MEND_SECONDS + 1
         looks = SECONDS / (numbers.lease_ttl / LOOKS_PER_TTL)
-        assert switches(daemon, SECONDS) <= (looks + mends) * SWITCHES, "it looks whether somebody owns, nothing else"
-        assert switches(bridge, SECONDS) <= mends * SWITCHES, "a connected bridge is pushed to"
+        by_daemon, by_bridge = switches(daemon, bridge)
+        assert by_daemon <= (looks + mends) * SWITCHES, "it looks whether somebody owns, nothing else"
+        assert by_bridge <= mends * SWITCHES, "a connected bridge is pushed to"
 
         editor.choose(session["sessionId"], "model", editor.find_model(session, "smollm2"))
         pending = editor.begin_prompt(session["sessionId"], CAPITAL)
@@ -81,10 +85,12 @@ def test_idle_daemon_and_bridge_sleep(home: Home) -> None:
         settle()
         renewals = SECONDS / numbers.lease_renew
         beats = SECONDS / (numbers.worker_watchdog / 3)
-        assert switches(daemon, SECONDS) <= (renewals + beats + mends) * SWITCHES
-        assert switches(bridge, SECONDS) <= mends * SWITCHES
+        by_daemon, by_bridge = switches(daemon, bridge)
+        assert by_daemon <= (renewals + beats + mends) * SWITCHES
+        assert by_bridge <= mends * SWITCHES
 
         home.run("modeld", "stop")
         settle()
         away = SECONDS / numbers.away_check
-        assert switches(bridge, SECONDS) <= away * SWITCHES
+        (by_bridge,) = switches(bridge)
+        assert by_bridge <= away * SWITCHES

@@ -61,6 +61,6 @@ async def opened(request: pytest.FixtureRequest, engines: Engines) -> Opener:
             endless = {"pieces": ["one ", "two ", "three "], "endless": True}
             return await engines.scripted(num_ctx, replies=[endless], token_s=0.001, prefill_token_s=0.0002)
         path: Path = request.getfixturevalue("smollm2" if real else "tiny")
-        return await engines.load(backend, path, num_ctx=num_ctx, threads=0 if real else 1)
+        return await engines.load(backend, path, num_ctx=num_ctx)
 
     return open_engine
