@@ -76,7 +76,7 @@ def _daemon(daemon: Daemon) -> list[Finding]:
 
 def _models(models: Models) -> list[Finding]:
     if not models.rows:
-        return [Finding(about="models", text=f"none; {models.reason}", good=False)]
+        return [Finding(about="models", text=models.reason or "none", good=False)]
     return [Finding(about="models", text=f"{len(models.rows)} that can be served")]
 
 

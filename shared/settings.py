@@ -188,7 +188,7 @@ def _check(name: str, value: Any, source: str) -> Any:
     except msgspec.ValidationError as error:
         raise SettingInvalid(name=name, source=source, reason=str(error)) from error
     if name == "backend" and checked not in BACKENDS:
-        raise SettingInvalid(name=name, source=source, reason=f"one of {', '.join(BACKENDS)}")
+        raise SettingInvalid(name=name, source=source, reason=f"{checked!r} is none of {', '.join(BACKENDS)}")
     if isinstance(checked, (int, float)) and not _LEAST.get(name, 0) <= checked < float("inf"):
         raise SettingInvalid(name=name, source=source, reason=f"at least {_LEAST.get(name, 0)}")
     return checked

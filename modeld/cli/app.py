@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
 
 from modeld.cli import codes
+from modeld.engine.backends import SCRIPT_VARIABLE
 from shared.completion import SHELLS
 from shared.errors import ModeldError
+from shared.settings import BACKENDS
 from shared.version import __version__
 
 Command = Callable[[argparse.Namespace], int]
@@ -88,7 +91,7 @@ def _daemon_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     logs.add_argument("--worker", action="store_true", help="what the engine printed")
     service = add("service", "have the system start modeld at login (optional)", "service", reads=True)
     service.add_argument("action", choices=("install", "remove", "status"))
-    service.add_argument("--backend", choices=("auto", "llama", "openvino", "none"))
+    service.add_argument("--backend", choices=BACKENDS)
     service.add_argument("--print", dest="print_only", action="store_true", help="print the file that would be written")
     add("version", "print the version", "version", reads=True)
     completion = add("completion", "print what makes a shell complete commands", "completion")
@@ -98,11 +101,11 @@ def _daemon_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def _backend(command: argparse.ArgumentParser) -> None:
-    """`scripted` is the engine of the tests: accepted, not offered."""
+    """`scripted` is the engine of the tests: known where they name a script."""
     command.add_argument(
         "--backend",
-        choices=("auto", "llama", "openvino", "none", "scripted"),
-        metavar="auto|llama|openvino|none",
+        choices=(*BACKENDS, *(("scripted",) if os.environ.get(SCRIPT_VARIABLE) else ())),
+        metavar="|".join(BACKENDS),
         help="the engine that serves, for the life of the daemon",
     )
 

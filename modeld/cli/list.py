@@ -5,20 +5,29 @@ from __future__ import annotations
 import argparse
 
 from modeld.cli import codes
+from modeld.cli.client import Connection
 from modeld.cli.context import Context, print_json
 from modeld.cli.library import next_steps, table
+from shared.catalog.rows import NO_ENGINE, no_engine_text
 from shared.protocol import api
+from shared.remedy import called
 
 
 def main(options: argparse.Namespace) -> int:
     """Raises the typed daemon errors: live availability is never guessed."""
-    result = Context().with_daemon(
-        lambda connection: connection.call("model/list", api.LibraryParams(), api.LibraryResult)
-    )
+    backend, result = Context().with_daemon(_asked)
     if options.json:
         print_json(result)
     elif result.rows:
-        print("\n".join([table(result.rows), *next_steps(result.rows)]))
+        print("\n".join([table(result.rows), *next_steps(result.rows, called("modeld"))]))
+    elif backend == NO_ENGINE:
+        print(f"nothing can run now: {no_engine_text()}")
     else:
         print("nothing can run now: `modeld library` shows what is installed, `modeld pull starter` fetches a model")
     return codes.OK
+
+
+async def _asked(connection: Connection) -> tuple[str, api.LibraryResult]:
+    """What serves, and what it can run."""
+    result = await connection.call("model/list", api.LibraryParams(), api.LibraryResult)
+    return connection.hello.backend, result

@@ -12,6 +12,7 @@ from modeld.cli.context import Context
 from modeld.cli.start import READY_SECONDS, start
 from modeld.cli.stop import ENDING_SECONDS, stop
 from modeld.cli.takeover import hand_over, is_older
+from modeld.engine.backends import choose
 from shared.errors import DaemonError, DaemonUnreachable
 from shared.lease.reader import survey
 from shared.protocol import api
@@ -20,7 +21,7 @@ from shared.protocol import api
 def main(options: argparse.Namespace) -> int:
     """Without another backend the same process starts anew, so that pickers say `restarting` meanwhile.
 
-    An older version than this is replaced by this one.
+    An older version than this is replaced by this one. Raises BackendUnavailable before anything is stopped.
     """
     return anyio.run(restart, Context(), options.backend, options.drain)
 
@@ -32,6 +33,7 @@ async def restart(context: Context, backend: str | None, drain: float | None) ->
     if not living:
         return await start(context, backend)
     if backend is not None:
+        choose(backend)  # raises BackendUnavailable while the one that runs is still there
         await stop(context, drain)
         return await start(context, backend)
     async with await Connection.open(living[0], context.settings) as connection:

@@ -17,7 +17,7 @@ from modeld.cli.client import Connection, targets
 from modeld.cli.context import Context
 from modeld.cli.takeover import hand_over, is_older
 from shared import private
-from shared.errors import DaemonError, DaemonUnreachable, ModeldError
+from shared.errors import BackendUnavailable, DaemonError, DaemonUnreachable, ModeldError
 from shared.lease import presence
 from shared.lease.pulse import PULSE_SECONDS
 from shared.lease.reader import PresenceView, survey
@@ -106,13 +106,27 @@ def _report(connection: Connection, what: str, backend: str | None) -> int:
     hello = connection.hello
     version = "" if hello.version == __version__ else f", version {hello.version}, newer than this command"
     print(f"modeld {what} (pid {connection.target.pid}, backend {hello.backend}{version})")
-    if backend not in (None, "auto", hello.backend):
+    missing = _missing(backend) if hello.backend != backend else ""
+    if missing:
+        print(f"It serves {hello.backend}, not {backend}: {missing}")
+    elif backend not in (None, "auto", hello.backend):
         print(
             f"It serves {hello.backend}, not {backend}: `{called('modeld')} restart --backend {backend}` changes that."
         )
-    if hello.backend == "none" and backend != "none":
+    if hello.backend == "none" and backend != "none" and not missing:
         print(_engine_advice())
     return codes.OK
+
+
+def _missing(backend: str | None) -> str:
+    """Why that engine cannot serve here, "" where it can."""
+    from modeld.engine.backends import choose
+
+    try:
+        choose(backend or "auto")
+    except BackendUnavailable as error:
+        return error.message
+    return ""
 
 
 def _engine_advice() -> str:

@@ -160,6 +160,8 @@ def _state(entry: ModelEntry, live: Live) -> tuple[RowState, str, str]:
         return "not servable", "not servable", entry.problem or "no engine can run it"
     serveable = live.serveable
     if serveable.standing == "none":
+        if live.engines is not None and not live.engines.intersection(entry.backends):
+            return "not loaded", "no engine", "no engine that can run it is installed"
         return "not loaded", "stopped", serveable.state
     if serveable.backend == NO_ENGINE:
         return "not servable", "no engine", no_engine_text()

@@ -56,7 +56,7 @@ def test_the_library_needs_no_daemon_no_engine_and_writes_nothing(data_root: Dat
     assert sorted(rows) == ["a", "b", "broken"]
     assert "fits with context" in rows["a"]["reason"], "the verdict is there before any load"
     assert "estimate" in rows["a"]["reason"]
-    assert rows["a"]["actions"] == ["start_modeld"]
+    assert rows["a"]["actions"] == ["install_engine"], "a start would not make it usable"
     assert rows["broken"]["state"] == "not servable"
     assert sorted(data_root.path.rglob("*")) == before, "nothing was written"
     table = on_read_only(data_root.path, "library")

@@ -155,7 +155,7 @@ def test_a_bad_setting_names_its_source(modeld: Command) -> None:
 
 def test_a_daemon_that_cannot_start_says_why(modeld: Command) -> None:
     modeld.environ["MODELD_BACKEND"] = "nonsense"
-    assert "one of auto" in modeld("start", code=codes.USAGE).stderr
+    assert "'nonsense' is none of auto, llama" in modeld("start", code=codes.USAGE).stderr
     del modeld.environ["MODELD_BACKEND"]
 
 
@@ -172,6 +172,42 @@ def test_a_folder_is_added_to_the_library(modeld: Command, tmp_path: Path) -> No
     assert "# mine" in config.read_text(encoding="utf-8")
     assert [row["name"] for row in modeld.json("library")["rows"]] == ["a", "b", "c"]
     modeld("library", "add", str(tmp_path / "nowhere"), code=codes.USAGE)
+
+
+def without_engines(modeld: Command, folder: Path) -> None:
+    """As in an installation without extras: the packages are hidden from every process."""
+    (folder / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Hidden:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name in ('llama_cpp', 'openvino_genai'):\n"
+        "            raise ImportError(name)\n"
+        "sys.meta_path.insert(0, Hidden())\n"
+    )
+    modeld.environ["PYTHONPATH"] = str(folder)
+
+
+def test_without_an_engine_every_command_says_so_and_how_to_get_one(modeld: Command, tmp_path: Path) -> None:
+    without_engines(modeld, tmp_path)
+    stopped = modeld("library").stdout
+    assert "no engine that can run it is installed" in stopped
+    assert "No engine is installed: `" in stopped
+    assert "makes them usable" not in stopped, "a start would not"
+    modeld("start")
+    assert "modeld[openvino]" in modeld("list").stdout
+    again = modeld("start", "--backend", "llama").stdout
+    assert "It serves none, not llama: the llama engine is not available" in again
+    assert "modeld[llama]" in again
+    before = modeld.json("status")["pid"]
+    assert "modeld[llama]" in modeld("restart", "--backend", "llama", code=codes.FAILED).stderr
+    assert modeld.json("status")["pid"] == before, "one that serves is not stopped for one that cannot start"
+
+
+def test_only_engines_of_people_are_named(modeld: Command) -> None:
+    del modeld.environ["MODELD_SCRIPTED_ENGINE"]
+    refused = modeld("start", "--backend", "foo", code=codes.USAGE).stderr
+    assert "scripted" not in refused
+    assert "'openvino'" in refused
 
 
 @pytest.mark.parametrize("running", [False, True])
