@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeld.slot.request import identity_of, merged, require_servable
+from shared.catalog.servable import SEEING
 from shared.errors import BackendError, ModeldError
 from shared.protocol import api
 
@@ -32,9 +33,10 @@ async def describe(slot: Slot, params: api.DescribeParams) -> api.ModelInfo:
         warnings.append(f"not enough free memory now for {plan.num_ctx} tokens; {fits}")
     if not entry.has_template:
         warnings.append("the file brings no chat template; ChatML is used")
+    serving = slot.backend if not reason else next(iter(entry.backends), "")
     return api.ModelInfo(
         name=entry.name,
-        backend=slot.backend if not reason else next(iter(entry.backends), ""),
+        backend=serving,
         servable=not reason,
         reason=reason,
         architecture=entry.architecture,
@@ -44,7 +46,7 @@ async def describe(slot: Slot, params: api.DescribeParams) -> api.ModelInfo:
         has_template=entry.has_template,
         tools=entry.tools,
         thinking=entry.thinking,
-        vision=entry.vision and slot.backend in ("llama", "none"),
+        vision=entry.vision and serving in SEEING,
         fim=entry.fim is not None,
         embedding_only=entry.embedding_only,
         warnings=warnings,

@@ -8,7 +8,7 @@ import msgspec
 
 from shared.catalog.capability import Serveable
 from shared.catalog.entry import ModelEntry
-from shared.catalog.servable import refusal, served_by
+from shared.catalog.servable import SEEING, refusal, served_by
 from shared.protocol.api import LibraryRow, RowAction, RowState, Status
 from shared.remedy import install_command
 
@@ -124,10 +124,11 @@ def _rows(entries: Iterable[ModelEntry], live: Live) -> list[tuple[ModelEntry, L
 def _row(entry: ModelEntry, live: Live) -> LibraryRow:
     backend = live.serveable.backend
     state, situation, reason = _state(entry, live)
+    serving = backend if served_by(backend, entry.backends) else next(iter(entry.backends), "")
     return LibraryRow(
         name=entry.name,
         title=entry.title,
-        backend=backend if served_by(backend, entry.backends) else next(iter(entry.backends), ""),
+        backend=serving,
         format=entry.format,
         path=entry.path,
         size_bytes=entry.size_bytes,
@@ -141,7 +142,7 @@ def _row(entry: ModelEntry, live: Live) -> LibraryRow:
         has_template=entry.has_template,
         tools=entry.tools,
         thinking=entry.thinking,
-        vision=entry.vision,
+        vision=_sees(entry, serving, live),
         fim=entry.fim is not None,
         embedding_only=entry.embedding_only,
         parts=list(entry.parts),
@@ -152,6 +153,14 @@ def _row(entry: ModelEntry, live: Live) -> LibraryRow:
 
 def _with_fit(reason: str, fit: str) -> str:
     return "; ".join(part for part in (reason, fit) if part)
+
+
+def _sees(entry: ModelEntry, serving: str, live: Live) -> bool:
+    """By its files and the engine; of the model that is loaded the engine itself says."""
+    active = live.status.active if live.status is not None else None
+    if active is not None and active.name == entry.name:
+        return bool(active.capabilities.get("vision"))
+    return entry.vision and serving in SEEING
 
 
 def _state(entry: ModelEntry, live: Live) -> tuple[RowState, str, str]:

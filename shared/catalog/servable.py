@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from shared.catalog.entry import Facts
 
 BACKENDS = ("llama", "openvino")
+#: Engines that see through a projector.
+SEEING = frozenset({"llama"})
 
 # fmt: off
 LLAMA_ARCHITECTURES = frozenset(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
+import msgspec
 import pytest
 
 from shared.catalog.capability import Serveable
@@ -221,3 +222,14 @@ def test_a_modeld_without_an_engine_says_how_to_get_one() -> None:
             break
     else:
         raise AssertionError("no row says it")
+
+
+def test_a_row_sees_where_files_and_engine_do_and_the_loaded_one_as_its_engine_says() -> None:
+    eyes = entry("a", "llama", "openvino", vision=True, projector="/mmproj")
+    assert [row.vision for row in picker_rows([eyes, entry("b", "llama")], Live(serveable=LIVE))] == [True, False]
+    beside = Serveable(backend="openvino", standing="live")
+    assert [row.vision for row in picker_rows([eyes], Live(serveable=beside))] == [False]
+    for able in (True, False):
+        loaded = msgspec.structs.replace(active("a"), capabilities={"vision": able})
+        status = Status(instance="i", role="owner", pid=1, backend="llama", state="Ready", generation=1, active=loaded)
+        assert [row.vision for row in picker_rows([eyes], Live(serveable=LIVE, status=status))] == [able]
