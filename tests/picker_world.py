@@ -34,7 +34,7 @@ Shape = tuple[str, tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]]
 JsonObject = dict[str, Any]
 
 #: More than a loaded machine needs; what must be quick is measured, not asserted.
-PATIENCE = 30.0
+PATIENCE = 60.0
 AWAY_WORDS = ("restarting", "stopped, start modeld")
 OTHER_VERSION = "9.9.9"
 MODELS = ("alpha", "beta", "gamma")

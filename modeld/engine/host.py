@@ -92,11 +92,12 @@ class WorkerHost:
     ) -> WorkerHost:
         """Spawn a worker and see its hello. `log` gets whatever native libraries print; None drops it.
 
-        Raises ModelLoadFailed at stage `worker` when it does not come up.
+        Raises ModelLoadFailed at stage `worker` when it does not come up. Cancelled, the process is gone first.
         """
         host = cls(backend, settings)
-        try:
+        with anyio.CancelScope(shield=True):
             await host._spawn(log, environ)
+        try:
             hello = await asyncio.wait_for(asyncio.shield(host._hello), HELLO_SECONDS)
         except TimeoutError as error:
             await host.close(0)
@@ -104,7 +105,8 @@ class WorkerHost:
         except EngineFailed as error:
             raise ModelLoadFailed(model="", stage="worker", reason=host._why_it_did_not_start(error)) from error
         except asyncio.CancelledError:
-            host.kill()
+            with anyio.CancelScope(shield=True):
+                await host.close(0)
             raise
         if hello.protocol != WORKER_PROTOCOL:
             await host.close(0)

@@ -38,6 +38,7 @@ class Crew:
         self._wanted: set[int] = set()
         self._told: set[int] = set()
         self._doomed: set[int] = set()
+        self._starting: dict[int, anyio.CancelScope] = {}
         self.refused: Callable[[int, ModeldError], None] = lambda worker, error: None
 
     def host(self, worker: int | None) -> WorkerHost | None:
@@ -52,16 +53,12 @@ class Crew:
     async def start(self, worker: int) -> None:
         """Spawn, wait for the import, then watch until the end."""
         self._wanted.add(worker)
-        try:
-            host = await self._start()
-        except ModeldError as error:
-            if worker not in self._doomed:
-                self.refused(worker, error)
-            self._gone(worker, error.message)
+        host = await self._came_up(worker)
+        if host is None:
             return
         self._hosts[worker] = host
         crash_point("load.spawned")
-        if worker in self._doomed:  # closed while it came up
+        if worker in self._doomed:  # closed just when it was up
             await self._end(worker, host, kill=True)
             return
         try:
@@ -75,6 +72,24 @@ class Crew:
         if worker not in self._doomed:
             self._gone(worker, host.exit_reason)
 
+    async def _came_up(self, worker: int) -> WorkerHost | None:
+        """None when it did not, or was closed meanwhile, or the slot itself is cancelled: then it is gone, and told."""
+        host: WorkerHost | None = None
+        reason = "closed while it came up"
+        scope = self._starting[worker] = anyio.CancelScope()
+        try:
+            with scope:
+                host = await self._start()
+        except ModeldError as error:
+            reason = error.message
+            if worker not in self._doomed:
+                self.refused(worker, error)
+        finally:
+            del self._starting[worker]
+            if host is None:
+                self._gone(worker, reason)
+        return host
+
     async def _imported(self, host: WorkerHost) -> None:
         """An import is a part of the load, and shows no progress: a driver that hangs in it must not hang the slot."""
         with anyio.move_on_after(self._settings.load_stall):
@@ -84,11 +99,13 @@ class Crew:
         raise ModelLoadFailed(model="", stage="worker", reason=reason)
 
     async def close(self, worker: int, *, kill: bool) -> None:
-        """End it and prove it gone. One that is still coming up is ended as soon as it can be."""
+        """End it and prove it gone, also one that is still coming up."""
         self._doomed.add(worker)
         host = self._hosts.get(worker)
         if host is not None:
             await self._end(worker, host, kill=kill)
+        elif worker in self._starting:
+            self._starting[worker].cancel()
         elif worker in self._told or worker not in self._wanted:
             self._gone(worker, "never started")
 

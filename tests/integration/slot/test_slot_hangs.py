@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
+from collections.abc import Callable, Iterator
 
 import anyio
-import anyio.to_thread
+import psutil
 import pytest
 
 from modeld.engine.host import WorkerHost
@@ -93,6 +95,48 @@ async def test_a_library_that_hangs_in_its_import_fails_the_load_by_name(models:
         assert (caught.value.model, caught.value.stage) == ("a", "worker")
         await eventually(frozen[0].exited.is_set, "the worker that hung is gone")
         await works(modeld, "a")
+
+
+@pytest.fixture
+def mute(models: DataRoot, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Workers that never say a word, as where a machine is too busy to start a process; until it is called."""
+    program = models.path / "mute"
+    program.write_text("#!/bin/sh\nexec sleep 1000\n")
+    program.chmod(0o700)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "executable", str(program))
+        yield patch.undo
+
+
+async def test_a_worker_that_does_not_come_up_is_ended_with_its_load(
+    models: DataRoot, mute: Callable[[], None]
+) -> None:
+    """At once, and not when its time is over, which is half a minute."""
+    async with inside(models, Settings(load_rollback=0.0)) as modeld:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(modeld.turn, "a", ZED, "short")
+            await eventually(sleepers, "the worker is spawned")
+            mute()
+            modeld.slot.desk.drop_client(ZED.number)
+        await eventually(lambda: modeld.slot.machine.state.name == "Empty", "the load is rolled back", 20.0)
+        assert not sleepers()
+        await works(modeld, "a")
+
+
+async def test_a_slot_that_is_cancelled_while_a_worker_comes_up_leaves_nothing(
+    models: DataRoot, mute: Callable[[], None]
+) -> None:
+    with anyio.fail_after(20.0), pytest.raises(BaseExceptionGroup):
+        async with inside(models, Settings()) as modeld, anyio.create_task_group() as tasks:
+            tasks.start_soon(modeld.turn, "a", ZED, "short")
+            await eventually(sleepers, "the worker is spawned")
+            raise OSError
+    assert not sleepers()
+
+
+def sleepers() -> list[psutil.Process]:
+    """Children that never say a word."""
+    return [child for child in psutil.Process().children() if child.name() == "sleep" and is_alive(child)]
 
 
 async def test_a_worker_that_freezes_at_a_turns_border_is_killed_when_the_turn_is_stopped(models: DataRoot) -> None:
