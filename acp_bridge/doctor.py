@@ -63,8 +63,7 @@ def report_text(found: Sequence[Finding]) -> str:
 def _daemon(daemon: Daemon) -> list[Finding]:
     status = daemon.status
     if status is None:
-        state = daemon.detection.state.replace("_", " ")
-        return [Finding(about="modeld", text=f"{state}; {daemon.detection.error().message}", good=False)]
+        return [Finding(about="modeld", text=daemon.detection.error().message, good=False)]
     role = f"running as {status.role}, backend {status.backend}, version {status.version}"
     found = [Finding(about="modeld", text=role)]
     if status.memory.pressure:

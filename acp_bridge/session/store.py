@@ -297,5 +297,8 @@ def _unusable(path: Path, error: Exception) -> RootError:
     full = getattr(error, "sqlite_errorcode", 0) & 0xFF == SQLITE_FULL
     if full or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
         return DiskFull(path=str(path), needed_bytes=NEEDED_BYTES)
+    if isinstance(error, OSError):
+        return disk.explained(error, path)
     uid, mode = disk.owner_of(path)
-    return RootUnusable(path=str(path), uid=uid, mode=mode, hint=str(error))
+    hint = f"{error}; it must be writable by this user, or set MODELD_DATA_ROOT"
+    return RootUnusable(path=str(path), uid=uid, mode=mode, hint=hint)

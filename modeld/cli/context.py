@@ -49,6 +49,21 @@ def load_config(options: argparse.Namespace) -> api.LoadConfig:
     )
 
 
+def config_words(options: argparse.Namespace) -> list[str]:
+    """The options of `_config` as they would be typed again."""
+    named = {
+        "--ctx": options.ctx,
+        "--min-ctx": options.min_ctx,
+        "--batch": options.batch,
+        "--device": options.device,
+        "--gpu-layers": options.gpu_layers,
+        "--kv-type": options.kv_type,
+        "--flash-attention": options.flash_attention,
+    }
+    words = [str(word) for name, value in named.items() if value is not None for word in (name, value)]
+    return words + [word for path in options.adapter for word in ("--adapter", path)]
+
+
 def on_busy(options: argparse.Namespace) -> tuple[api.OnBusy, float | None]:
     """`--wait` and `--cancel` as the wire says it."""
     if options.cancel:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 
 from modeld.cli import codes
 from modeld.cli.client import Connection
-from modeld.cli.context import Context, Progress, load_config, on_busy, print_json, show_event, size_text
+from modeld.cli.context import Context, Progress, config_words, load_config, on_busy, print_json, show_event, size_text
 from shared.errors import ModelSwitchRequired
 from shared.protocol import api
+from shared.remedy import called
 
 
 def main(options: argparse.Namespace) -> int:
@@ -22,7 +24,8 @@ def main(options: argparse.Namespace) -> int:
         sys.stderr.write(f"modeld: {consequence(error.active, error.requested)}\n")
         if error.in_use_by:
             sys.stderr.write(f"modeld: {error.active} is in use by {', '.join(error.in_use_by)}\n")
-        sys.stderr.write(f"modeld: run `modeld load {options.model} --switch` to do it\n")
+        again = shlex.join(["load", options.model, *config_words(options), "--switch"])
+        sys.stderr.write(f"modeld: run `{called('modeld')} {again}` to do it\n")
         return codes.REFUSED
     finally:
         progress.end()

@@ -18,7 +18,7 @@ from modeld.cli.context import Context
 from modeld.cli.takeover import hand_over, is_older
 from shared import private
 from shared.errors import BackendUnavailable, DaemonError, DaemonUnreachable, ModeldError
-from shared.lease import presence
+from shared.lease import disk, presence
 from shared.lease.pulse import PULSE_SECONDS
 from shared.lease.reader import PresenceView, survey
 from shared.protocol import api
@@ -92,7 +92,10 @@ async def _mended(context: Context) -> Connection | None:
     deadline = anyio.current_time() + PULSE_SECONDS + _MEND_GRACE
     told = False
     while anyio.current_time() < deadline:
-        names = await anyio.to_thread.run_sync(presence.illegible, context.root, time.time(), PULSE_SECONDS * 2)
+        try:
+            names = await anyio.to_thread.run_sync(presence.illegible, context.root, time.time(), PULSE_SECONDS * 2)
+        except OSError:
+            return None  # the start itself says what is wrong with the root
         if not names:
             return await _running(context) if told else None
         if not told:
@@ -140,12 +143,15 @@ def _engine_advice() -> str:
 
 
 def _spawn(context: Context, backend: str | None) -> tuple[subprocess.Popen[bytes], Path]:
-    """A process of its own session, with no terminal and no inherited pipe."""
+    """A process of its own session, with no terminal and no inherited pipe. Raises RootError."""
     said = context.root.logs / "start.log"
-    private.folder(said.parent)
     command = [sys.executable, "-P", "-m", "modeld", "serve", "--quiet"]
     command += ["--backend", backend] if backend else []
-    output = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        private.folder(said.parent)
+        output = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    except OSError as error:
+        disk.explain(error, said.parent)
     try:
         if sys.platform == "win32":
             flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.DETACHED_PROCESS

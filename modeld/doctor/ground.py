@@ -78,12 +78,17 @@ def root() -> tuple[DataRoot | None, list[Finding]]:
     try:
         prepare(where)
     except ModeldError as error:
-        return where, [Finding(what="data root", verdict="problem", text=error.message, fix=_root_fix(where.path))]
+        fix = _root_fix(where.path) if where.path.is_dir() else _away_fix(where.path)
+        return where, [Finding(what="data root", verdict="problem", text=error.message, fix=fix)]
     return where, [Finding(what="data root", text=str(where.path)), *_modes(where), *_room(where.path)]
 
 
 def _root_fix(path: Path) -> str:
     return f"`chmod u+rwx {path}` and see that it is yours, or set MODELD_DATA_ROOT to a local folder of yours"
+
+
+def _away_fix(path: Path) -> str:
+    return f"move {path} away, or set MODELD_DATA_ROOT to a local folder of yours"
 
 
 def _modes(where: DataRoot) -> list[Finding]:

@@ -32,7 +32,8 @@ from shared.catalog.names import base_name, split_stem
 from shared.catalog.pull_lock import exclusive
 from shared.catalog.reader import read_gguf
 from shared.catalog.window import HeaderRejected
-from shared.errors import DigestMismatch, DownloadFailed, RootUnusable
+from shared.errors import DigestMismatch, DownloadFailed
+from shared.lease import disk
 from shared.paths import DataRoot
 from shared.protocol.api import PullResult
 
@@ -78,13 +79,7 @@ def _store(root: DataRoot) -> Path:
         if not os.access(root.models, os.W_OK):
             raise PermissionError(13, "not writable")
     except OSError as error:
-        status = root.path.stat() if root.path.exists() else None
-        raise RootUnusable(
-            path=str(root.models),
-            uid=status.st_uid if status else None,
-            mode=oct(status.st_mode & 0o7777) if status else None,
-            hint=error.strerror or str(error),
-        ) from error
+        disk.explain(error, root.models)
     return root.models
 
 

@@ -15,6 +15,8 @@ from typing import NoReturn
 from shared.errors import DiskFull, RootUnusable
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+#: A file stands where a folder has to be.
+_IN_THE_WAY = frozenset({errno.EEXIST, errno.ENOTDIR})
 #: What link(2) says where the filesystem has no hard links (FAT, some FUSE), or a policy forbids them.
 _NO_LINKS = frozenset({
     errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EIO, errno.EXDEV,
@@ -28,13 +30,29 @@ _FIRST_PAUSE = 0.001
 
 def explain(error: OSError, path: Path) -> NoReturn:
     """Raise the typed error for a failed operation below the data root: DiskFull or RootUnusable."""
+    raise explained(error, path) from error
+
+
+def explained(error: OSError, path: Path) -> DiskFull | RootUnusable:
+    """See `explain`."""
     if error.errno in _FULL:
-        raise DiskFull(path=str(path), needed_bytes=1024 * 1024, hint="the owner record cannot be written") from error
+        return DiskFull(path=str(path), needed_bytes=1024 * 1024, hint="a record cannot be written")
     uid, mode = owner_of(path)
     me = os.geteuid() if hasattr(os, "geteuid") else None
+    if error.errno in _IN_THE_WAY:
+        where = next((part for part in (path, *path.parents) if _is_no_folder(part)), path)
+        hint = f"{where} is no folder; move it away, or set MODELD_DATA_ROOT"
+        return RootUnusable(path=str(path), uid=uid, mode=mode, hint=hint)
     reason = error.strerror or str(error)
     hint = f"{reason}; it must be writable by this user{'' if me is None else f' (uid {me})'}, or set MODELD_DATA_ROOT"
-    raise RootUnusable(path=str(path), uid=uid, mode=mode, hint=hint) from error
+    return RootUnusable(path=str(path), uid=uid, mode=mode, hint=hint)
+
+
+def _is_no_folder(path: Path) -> bool:
+    try:
+        return path.exists() and not path.is_dir()
+    except OSError:
+        return False
 
 
 def owner_of(path: Path) -> tuple[int | None, str | None]:

@@ -78,7 +78,9 @@ def test_a_whole_day(modeld: Command) -> None:
     assert "it was loaded already" in modeld("load", "a").stdout
     refused = modeld("load", "b", code=codes.REFUSED).stderr
     assert "Switching from a to b will unload a and drop its warm context." in refused
-    assert "modeld load b --switch" in refused
+    assert "load b --switch`" in refused
+    other = modeld("load", "a", "--ctx", "512", code=codes.REFUSED).stderr
+    assert "load a --ctx 512 --switch`" in other, "what was asked for is asked again"
     switched = modeld("load", "b", "--switch").stdout
     assert switched.startswith("Switching from a to b will unload a and drop its warm context.\nb is loaded")
     text = modeld("status").stdout
@@ -145,6 +147,31 @@ def test_a_root_whose_name_is_no_text_is_refused_in_a_sentence(
     assert refused.stderr.count("\n") == 1
     assert "its name is not UTF-8; set MODELD_DATA_ROOT to" in refused.stderr
     assert "caf\\udce9" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [("start",), ("serve",), ("pull", "/etc/hostname"), ("doctor",)], ids=lambda words: words[0]
+)
+def test_a_file_in_the_place_of_the_root_is_named(modeld: Command, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    place = tmp_path / "in the way"
+    place.write_text("mine")
+    modeld.environ["MODELD_DATA_ROOT"] = str(place)
+    try:
+        done = modeld(*arguments, code=codes.FAILED) if arguments != ("doctor",) else None
+        told = done.stderr if done is not None else doctored(modeld)
+    finally:
+        modeld.environ["MODELD_DATA_ROOT"] = str(modeld.root.path)
+    assert f"{place} is no folder; move it away, or set MODELD_DATA_ROOT" in told
+    assert place.read_text() == "mine"
+
+
+def doctored(modeld: Command) -> str:
+    """What the doctor says, which finds something."""
+    command = [sys.executable, "-m", "modeld", "doctor"]
+    done = subprocess.run(command, env=modeld.environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout
+    assert f"-> move {modeld.environ['MODELD_DATA_ROOT']} away" in done.stdout
+    return done.stdout
 
 
 def test_a_bad_setting_names_its_source(modeld: Command) -> None:

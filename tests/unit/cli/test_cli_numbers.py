@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from modeld.cli.app import parser
+from modeld.cli.context import config_words
 from shared.errors import DiskFull, InsufficientMemory, ModelNotFound
 from shared.protocol.api import LoadConfig
 
@@ -40,6 +41,13 @@ def test_what_can_be_meant_stays() -> None:
     options = parser().parse_args(["load", "m", "--ctx", "1", "--gpu-layers", "-1", "--wait"])
     assert (options.ctx, options.gpu_layers, options.wait) == (1, -1, -1.0)
     assert parser().parse_args(["logs", "-n", "0"]).n == 0
+
+
+def test_a_command_that_is_told_again_keeps_its_options() -> None:
+    given = "--ctx 2048 --min-ctx 1024 --batch 64 --device CPU --gpu-layers -1 --kv-type q8_0 --flash-attention off"
+    words = [*given.split(), "--adapter", "my lora.gguf", "--adapter", "b.gguf"]
+    assert config_words(parser().parse_args(["load", "m", *words])) == words
+    assert config_words(parser().parse_args(["load", "m"])) == []
 
 
 @pytest.mark.parametrize("field", ["num_ctx", "min_ctx", "num_batch"])
