@@ -149,8 +149,12 @@ class InsufficientMemory(SlotError):
     fields = ("device", "required_bytes", "free_bytes", "reserve_bytes", "fits")
     summary = (
         "not enough memory on {device}: {required_bytes} needed, {free_bytes} free, "
-        "{reserve_bytes} kept in reserve; largest context that fits: {fits}"
+        "{reserve_bytes} kept in reserve; close other programs, or take a smaller model"
     )
+
+    def _default_message(self) -> str:
+        told = super()._default_message()
+        return f"{told}, or a context of {self.fits} tokens (`modeld load MODEL --ctx {self.fits}`)" if self.fits else told
 
 
 class ModelInUse(SlotError):
