@@ -81,4 +81,7 @@ def _models(models: Models) -> list[Finding]:
 
 def _store(store: Store) -> list[Finding]:
     damaged = [Finding(about="conversations", text=text, good=False) for text in store.damaged]
+    if not store.writable():
+        fix = "`modeld doctor` says what is wrong with the data root"
+        damaged.append(Finding(about="conversations", text="cannot be saved: no right to write", good=False, fix=fix))
     return damaged or [Finding(about="conversations", text="saved in this data root")]

@@ -10,6 +10,7 @@ One process writes a conversation: it holds a claim (pid, start token, who, expi
 from __future__ import annotations
 
 import errno
+import os
 import queue
 import threading
 from collections.abc import Callable
@@ -98,6 +99,13 @@ class Store:
             self.damaged.append(f"the conversation database was damaged; it was set aside as {aside.name}")
             self._db = database.connect(self._path)
         return self._db
+
+    def writable(self) -> bool:
+        """Whether a conversation could be saved now, by the rights of the file or of the folder that it would be in."""
+        there = self._path
+        while not there.exists() and there != there.parent:
+            there = there.parent
+        return os.access(there, os.W_OK)
 
     def _post(self, work: Callable[[sqlite3.Connection], Any]) -> None:
         """Run `work` in the thread and forget it; a failure is kept and told by the next awaited call."""

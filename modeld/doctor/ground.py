@@ -73,6 +73,7 @@ def root() -> tuple[DataRoot | None, list[Finding]]:
         return None, [Finding(what="data root", verdict="problem", text=error.message, fix=fix)]
     if not where.path.exists():
         return where, [Finding(what="data root", text=f"{where.path}, made at the first start"), *_room(where.path)]
+    from shared.lease.disk import owner_of
     from shared.lease.files import prepare
 
     try:
@@ -80,6 +81,10 @@ def root() -> tuple[DataRoot | None, list[Finding]]:
     except ModeldError as error:
         fix = _root_fix(where.path) if where.path.is_dir() else _away_fix(where.path)
         return where, [Finding(what="data root", verdict="problem", text=error.message, fix=fix)]
+    if not os.access(where.path, os.W_OK | os.X_OK):
+        uid, mode = owner_of(where.path)
+        text = f"{where.path} cannot be written (owner {uid}, mode {mode}, or on a disk that is read-only)"
+        return where, [Finding(what="data root", verdict="problem", text=text, fix=_root_fix(where.path))]
     return where, [Finding(what="data root", text=str(where.path)), *_modes(where), *_room(where.path)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -273,3 +274,13 @@ async def test_a_take_over_is_a_word_away(store: Store) -> None:
     await store.claim("c", OTHER, 101.0, take_over=True)
     with pytest.raises(ConversationBusy):
         await store.claim("c", ME, 102.0)
+
+
+def test_whether_anything_could_be_saved_is_told_by_the_rights(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(short_tmp / "data" / "bridge.db", lambda pid, token: False)
+    assert store.writable(), "nothing is there yet, and it could be made"
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != short_tmp)
+    assert not store.writable()
+    store.close()

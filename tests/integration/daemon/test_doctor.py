@@ -143,6 +143,16 @@ async def test_a_root_of_somebody_else(data_root: DataRoot) -> None:
         data_root.path.chmod(0o700)
 
 
+async def test_a_root_that_cannot_be_written(data_root: DataRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a disk that is mounted read-only, where root has no more rights than others."""
+    real = os.access
+    readable = lambda path, mode: real(path, mode) and not (mode & os.W_OK and str(path) == str(data_root.path))  # noqa: E731
+    monkeypatch.setattr(os, "access", readable)
+    found = problem(await doctor(), "data root")
+    assert "cannot be written" in found["text"]
+    assert "MODELD_DATA_ROOT" in found["fix"]
+
+
 async def test_a_file_in_the_place_of_the_root(data_root: DataRoot) -> None:
     data_root.path.rmdir()
     data_root.path.write_text("in the way")
