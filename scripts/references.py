@@ -188,6 +188,8 @@ def _sentence(text: str) -> str:
 
 
 def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, int) and value >= 1 << 20 and value % (1 << 20) == 0:

@@ -146,8 +146,9 @@ def repeating(engine: Counted, seed: int) -> list[int]:
         DecodeOptions(max_tokens=200, temperature=0.9, top_k=40, top_p=0.95, min_p=0.05, seed=12),
         DecodeOptions(max_tokens=200, temperature=0.4, repeat_penalty=1.05, frequency_penalty=0.05, seed=13),
         DecodeOptions(max_tokens=200, repeat_penalty=1.02, logit_bias=((70, 3.0), (80, -5.0))),
+        DecodeOptions(max_tokens=120, json_schema='{"type": "array", "minItems": 9, "items": {"const": "value"}}'),
     ],
-    ids=["greedy", "seeded", "usual sampling", "penalties", "bias"],
+    ids=["greedy", "seeded", "usual sampling", "penalties", "bias", "held to a schema"],
 )
 @pytest.mark.usefixtures("eager")
 def test_an_answer_is_the_same_with_and_without_guesses(pair: tuple[Counted, Counted], options: DecodeOptions) -> None:
