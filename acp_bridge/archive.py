@@ -18,6 +18,7 @@ from acp_bridge.session.store import Store
 from shared.errors import ModeldError
 from shared.lease import identity
 from shared.paths import data_root
+from shared.words import as_text
 
 
 def export(options: argparse.Namespace) -> int:
@@ -26,7 +27,7 @@ def export(options: argparse.Namespace) -> int:
     if not path.exists():
         return _failed("no conversation is saved in this data root yet")
     store = Store(path, identity.same_process)
-    cwd = None if options.all else os.path.abspath(options.cwd or os.curdir)
+    cwd = None if options.all else as_text(os.path.abspath(options.cwd or os.curdir))
     try:
         return anyio.run(_export, store, cwd, options)
     except (ModeldError, OSError) as error:

@@ -12,12 +12,17 @@ from collections.abc import Sequence
 from shared.completion import SHELLS, candidates, script
 from shared.errors import ModeldError
 from shared.version import __version__
+from shared.words import is_text
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; gives the exit code."""
     if arguments[:1] == ["complete"]:
         return _complete(list(arguments[1:]))
+    odd = next((one for one in arguments if not is_text(one)), None)
+    if odd is not None:
+        sys.stderr.write(f"acp-bridge: {odd!a} is no UTF-8 text\n")
+        return 2
     try:
         return _run(parser().parse_args(arguments))
     except ModeldError as error:

@@ -1,4 +1,4 @@
-"""Words of numbers, the same in every command and every face. Pure."""
+"""Words and text, the same in every command and every face. Pure."""
 
 from __future__ import annotations
 
@@ -6,3 +6,13 @@ from __future__ import annotations
 def counted(number: int, word: str) -> str:
     """`1 model`, `2 models`, `1,024 tokens`."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def is_text(given: str) -> bool:
+    """Whether it can be written as UTF-8: names of files and arguments of commands may be any bytes."""
+    return not any("\ud800" <= each <= "\udfff" for each in given)
+
+
+def as_text(given: str) -> str:
+    """What cannot be written replaced by U+FFFD, as messages between our processes have it."""
+    return given if is_text(given) else given.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -111,14 +111,12 @@ class Store:
         """Run `work` in the thread and forget it; a failure is kept and told by the next awaited call."""
 
         def job() -> None:
-            import sqlite3
-
             try:
                 work(self._open())
-            except (sqlite3.Error, OSError) as error:
-                self._failed = _unusable(self._path, error)
             except ModeldError as error:
                 self._failed = error
+            except Exception as error:  # the thread goes on, whatever one job did
+                self._failed = _unusable(self._path, error)
 
         self.start()
         self._jobs.put(job)
@@ -130,14 +128,12 @@ class Store:
         outcome: list[T | BaseException] = []
 
         def job() -> None:
-            import sqlite3
-
             try:
                 outcome.append(work(self._open()))
-            except (sqlite3.Error, OSError) as error:
-                outcome.append(_unusable(self._path, error))
             except ModeldError as error:
                 outcome.append(error)
+            except Exception as error:  # who asked is told, and the thread goes on
+                outcome.append(_unusable(self._path, error))
             try:
                 anyio.from_thread.run_sync(done.set, token=token)
             except RuntimeError:

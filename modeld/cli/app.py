@@ -14,6 +14,7 @@ from shared.completion import SHELLS
 from shared.errors import ModeldError
 from shared.settings import BACKENDS
 from shared.version import __version__
+from shared.words import is_text
 
 Command = Callable[[argparse.Namespace], int]
 FIRST_STEPS = """first steps:
@@ -26,6 +27,10 @@ something is wrong:
 
 def run(arguments: list[str]) -> int:
     """Parse and run one command; its exit code. A typed error is one line on stderr."""
+    odd = next((one for one in arguments if not is_text(one)), None)
+    if odd is not None:
+        sys.stderr.write(f"modeld: {odd!a} is no UTF-8 text: give the file or folder another name\n")
+        return codes.USAGE
     options = parser().parse_args(arguments)
     if options.command is None:
         parser().print_help()

@@ -26,7 +26,10 @@ def add_folder(folder: Path) -> tuple[Path, bool]:
     text = _LINE.sub(lambda _: line, text, count=1) if _LINE.search(text) else f"{line}\n{text}"
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(f".{file.name}.{os.getpid()}")
-    part.write_text(text, encoding="utf-8")
-    load_settings(environ={}, file=part)  # what cannot be read back is not kept
-    part.replace(file)
+    try:
+        part.write_text(text, encoding="utf-8")
+        load_settings(environ={}, file=part)  # what cannot be read back is not kept
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
     return file, True

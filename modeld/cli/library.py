@@ -15,6 +15,7 @@ from modeld.cli.context import Context, print_json, size_text
 from shared.errors import ModeldError
 from shared.protocol import api
 from shared.remedy import called, install_command
+from shared.words import is_text
 
 #: A command waits this long for a cold scan of a big library to finish.
 SCAN_SECONDS = 20.0
@@ -123,6 +124,9 @@ def _add(folder: str | None) -> int:
         print("modeld library add: name a folder", file=sys.stderr)
         return codes.USAGE
     path = Path(folder).expanduser().absolute()
+    if not is_text(str(path)):
+        print(f"modeld: {str(path)!a} is no UTF-8 text: give the folder another name", file=sys.stderr)
+        return codes.USAGE
     if not path.is_dir():
         print(f"modeld: {path} is not a folder", file=sys.stderr)
         return codes.USAGE

@@ -276,6 +276,15 @@ async def test_a_take_over_is_a_word_away(store: Store) -> None:
         await store.claim("c", ME, 102.0)
 
 
+async def test_a_job_that_fails_in_an_unknown_way_stops_nobody(store: Store) -> None:
+    with pytest.raises(RootUnusable):
+        await store.list("caf\udce9", None, set())
+    store.remember("caf\udce9", "m", 0.0)
+    with pytest.raises(RootUnusable):
+        await store.flush()
+    assert await store.list(None, None, set()) == []
+
+
 def test_whether_anything_could_be_saved_is_told_by_the_rights(
     short_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -237,6 +237,27 @@ def test_only_engines_of_people_are_named(modeld: Command) -> None:
     assert "'openvino'" in refused
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not take such names")
+def test_names_that_are_no_text_are_refused_in_a_sentence(
+    modeld: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    os.mkdir(folder)
+    for arguments in (("pull", f"{folder}/m.gguf"), ("load", "\udce9"), ("library", "add", folder)):
+        refused = modeld(*arguments, code=codes.USAGE).stderr
+        assert refused.startswith("modeld: '"), refused
+        assert "is no UTF-8 text: give the file or folder another name" in refused
+    config = tmp_path / "settings" / "config.toml"
+    modeld.environ["MODELD_CONFIG"] = str(config)
+    monkeypatch.chdir(folder)
+    assert "give the folder another name" in modeld("library", "add", ".", code=codes.USAGE).stderr
+    assert not config.parent.exists(), "nothing is begun"
+    assert modeld.json("library")["rows"], "what needs no name of it works there"
+    line = [sys.executable, "-P", "-m", "acp_bridge", "export", "--list", "--json"]
+    done = subprocess.run(line, env=modeld.environ, capture_output=True, text=True, timeout=30, check=False)
+    assert "Traceback" not in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("running", [False, True])
 def test_pull_and_remove_with_and_without_a_daemon(modeld: Command, tmp_path: Path, running: bool) -> None:
     from tiny_gguf import write_tiny_gguf
