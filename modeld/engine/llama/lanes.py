@@ -74,7 +74,7 @@ class Choice(msgspec.Struct, frozen=True):
     park: bool = False
 
 
-def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
+def common_prefix(left: Sequence[object], right: Sequence[object]) -> int:
     """Length of the longest common prefix, by comparing slices (native speed) and halving."""
     size = min(len(left), len(right))
     if left[:size] == right[:size]:

@@ -6,6 +6,7 @@ import ctypes
 from typing import Any
 
 from modeld.engine.contract import SpecialTokens
+from modeld.engine.llama.retold import Retold
 
 _PIECE_BYTES = 256
 
@@ -18,6 +19,8 @@ class Vocabulary:
         self._vocab = api.llama_model_get_vocab(model)
         self.size: int = api.llama_vocab_n_tokens(self._vocab)
         self.special = self._special()
+        marks = {token: self._text(token) for token in self.special.end}
+        self._retold = Retold(lambda text: self._ids(text, True), marks)
 
     @property
     def pointer(self) -> int:
@@ -26,7 +29,10 @@ class Vocabulary:
         return pointer
 
     def tokenize(self, text: str, special: bool) -> list[int]:
-        """Ids of `text`; nothing is added in front or behind."""
+        """Ids of `text`; nothing is added in front or behind. With `special`, what was told before is known."""
+        return self._retold.tokens(text) if special else self._ids(text, False)
+
+    def _ids(self, text: str, special: bool) -> list[int]:
         data = text.encode("utf-8", "replace")
         room = len(data) + 8
         ids = (ctypes.c_int32 * room)()
