@@ -18,6 +18,7 @@ from shared.errors import DownloadFailed
 ENDPOINT = "https://huggingface.co"
 #: What a repository without a pattern means, best first: small, good, and served by both engines' rules.
 PREFERRED = ("q4_k_m", "q4_0", "q4_1", "q5_k_m", "q8_0", "f16")
+_PROJECTORS = ("f16", "bf16", "q8", "f32")
 _SOURCE = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?(?::(?P<pattern>.+))?")
 
 
@@ -30,10 +31,14 @@ class HubFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """What to fetch: one model. `folder` is "" for GGUF files, else the name of the IR folder."""
+    """What to fetch: one model. `folder` is "" for GGUF files, else the name of the IR folder.
+
+    `projector`: the file by which the model sees, None where the repository has none.
+    """
 
     files: list[tuple[str, Wanted]]
     folder: str = ""
+    projector: Wanted | None = None
 
 
 def parse(source: str) -> tuple[str, str, str]:
@@ -54,22 +59,43 @@ def resolve(source: str, environ: Mapping[str, str], job: Job) -> Choice:
         files = [_file(item) for item in msgspec.json.decode(listing, type=list[dict[str, Any]])]
     except msgspec.MsgspecError as error:
         raise DownloadFailed(source=source, reason=f"the listing cannot be read: {error}", resumable=False) from error
-    chosen, folder = choose(source, [file for file in files if file is not None], pattern, repo)
+    known = [file for file in files if file is not None]
+    chosen, folder = choose(source, known, pattern, repo)
+    beside = None if folder else projector_of(known, chosen[0])
+
+    def wanted(file: HubFile) -> Wanted:
+        address = f"{base}/{repo}/resolve/{quote(revision, safe='')}/{quote(file.path)}"
+        return Wanted(url=address, sha256=file.sha256, size=file.size, headers=headers)
+
     return Choice(
-        files=[
-            (
-                os.path.basename(file.path),
-                Wanted(
-                    url=f"{base}/{repo}/resolve/{quote(revision, safe='')}/{quote(file.path)}",
-                    sha256=file.sha256,
-                    size=file.size,
-                    headers=headers,
-                ),
-            )
-            for file in chosen
-        ],
+        files=[(os.path.basename(file.path), wanted(file)) for file in chosen],
         folder=folder,
+        projector=None if beside is None else wanted(beside),
     )
+
+
+def projector_of(files: list[HubFile], model: HubFile) -> HubFile | None:
+    """The projector of a repository's model: its own folder's first, half precision where there are several. Pure."""
+    found = [file for file in files if _is_projector(file)]
+    folder = os.path.dirname(model.path)
+
+    def rank(file: HubFile) -> tuple[bool, int, str]:
+        name = os.path.basename(file.path).lower()
+        types = (place for place, kind in enumerate(_PROJECTORS) if kind in re.split(r"[-_.]", name))
+        return os.path.dirname(file.path) != folder, next(types, len(_PROJECTORS)), file.path
+
+    return min(found, key=rank, default=None)
+
+
+def projector_name(model: str) -> str:
+    """The name of a projector's file that says whose it is: in one folder of all models it could be any's."""
+    stem = os.path.splitext(model)[0]
+    part = names.split_stem(stem)
+    return f"mmproj-{part[0] if part else stem}.gguf"
+
+
+def _is_projector(file: HubFile) -> bool:
+    return file.path.lower().endswith(".gguf") and "mmproj" in file.path.lower()
 
 
 def choose(source: str, files: list[HubFile], pattern: str, repo: str) -> tuple[list[HubFile], str]:
@@ -78,7 +104,7 @@ def choose(source: str, files: list[HubFile], pattern: str, repo: str) -> tuple[
     A pattern is matched against the path, without wildcards as a part of the name. Shards of one split
     model go together; several models are refused with their names.
     """
-    models = [file for file in files if file.path.lower().endswith(".gguf") and "mmproj" not in file.path.lower()]
+    models = [file for file in files if file.path.lower().endswith(".gguf") and not _is_projector(file)]
     if not models and any(file.path == "openvino_model.xml" for file in files):
         return [file for file in files if "/" not in file.path and not file.path.startswith(".")], repo.split("/")[1]
     if pattern:

@@ -165,6 +165,10 @@ def _from_hub(
                 job=job,
             )
         )
+    if choice.projector is not None:
+        beside = _file_name(hub.projector_name(os.path.basename(results[0].path)), source)
+        fetch = _http(choice.projector, models)
+        results.append(_one(models, beside, source, choice.projector.sha256, fetch, job=job))
     total = sum(result.size_bytes for result in results)
     return PullResult(name=results[0].name, path=results[0].path, size_bytes=total, digest=results[0].digest)
 

@@ -265,6 +265,26 @@ def test_a_split_model_comes_whole(data_root: DataRoot, server: FileServer) -> N
     assert not row.problem
 
 
+def test_a_model_that_sees_comes_with_its_projector_and_goes_with_it(data_root: DataRoot, server: FileServer) -> None:
+    files = [
+        ("m-Q4_K_M.gguf", model()),
+        ("mmproj-model-f32.gguf", model("clip", layers=1)),
+        ("mmproj-model-f16.gguf", model("clip")),
+        ("big-00001-of-00002.gguf", model(layers=1)),
+        ("big-00002-of-00002.gguf", model(layers=2)),
+    ]
+    environ = hub(server, *files)
+    assert get("hf:org/repo:q4_k_m", data_root, environ=environ).size_bytes == len(files[0][1]) + len(files[2][1])
+    get("hf:org/repo:big", data_root, environ=environ)
+    rows = listed(data_root)
+    assert sorted(rows) == ["big", "m-q4_k_m"]
+    for name, stem in (("m-q4_k_m", "m-Q4_K_M"), ("big", "big")):
+        assert rows[name].vision
+        assert rows[name].projector == str(data_root.models / f"mmproj-{stem}.gguf")
+    removed = remove(rows["m-q4_k_m"], list(rows.values()), lambda _: None).removed
+    assert sorted(removed) == [rows["m-q4_k_m"].path, rows["m-q4_k_m"].projector]
+
+
 def test_the_hubs_checksum_is_checked(data_root: DataRoot, server: FileServer) -> None:
     environ = hub(server, (FILE, CONTENT))
     server.serve(f"/org/repo/resolve/main/{FILE}", whole(CONTENT[:-1] + b"x"))
