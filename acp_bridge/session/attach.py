@@ -55,7 +55,10 @@ def name_of(uri: str) -> str:
 
 def path_of(uri: str) -> str | None:
     """The path that a file URI or a bare path names, else None."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return None  # no address at all (`http://[x`)
     if parts.scheme == "file":
         path = unquote(parts.path)
         return path[1:] if len(path) > 2 and path[2] == ":" else path

@@ -33,7 +33,7 @@ class EditFile:
         old, new = text(arguments, "old"), arguments.get("new")
         if not isinstance(new, str):
             raise ToolFailed("`new` is needed, as text")
-        before = await workspace.read(path)
+        before = await workspace.read_exact(path)
         after, line = replaced(before, old, new)
         return _change(workspace, path, before, after, f"Edit {workspace.shown(path)}", line)
 

@@ -7,15 +7,18 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.to_thread
 
+from acp_bridge.leash import Leash
 from acp_bridge.session.events import Place, TextItem
 from acp_bridge.session.face import ToolFailed
+from acp_bridge.tools import paths
 from acp_bridge.tools.base import Outcome, Plan, ShowItems, parameters
 from acp_bridge.tools.workspace import Workspace, read_text
 
@@ -113,7 +116,7 @@ class SearchText:
         pattern, files = text(arguments, "pattern"), str(arguments.get("files") or "")
         try:
             compiled = re.compile(pattern)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise ToolFailed(f"not a regular expression: {error}") from error
 
         async def effect(show: ShowItems) -> Outcome:
@@ -130,7 +133,7 @@ class SearchText:
 async def _search(workspace: Workspace, compiled: re.Pattern[str], files: str) -> list[str]:
     ripgrep = shutil.which("rg")
     if ripgrep is None:
-        return await anyio.to_thread.run_sync(_grep, workspace, compiled, files, abandon_on_cancel=True)
+        return await _search_apart(workspace, compiled, files)
     command = [ripgrep, "--line-number", "--no-heading", "--color=never", "--max-columns=300", "--max-count=50"]
     command += ["--glob", files] if files else []
     command += ["--regexp", compiled.pattern, "--", "."]
@@ -138,7 +141,7 @@ async def _search(workspace: Workspace, compiled: re.Pattern[str], files: str) -
     for place, root in enumerate(workspace.roots):
         done = await anyio.run_process(command, cwd=root, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
         if done.returncode not in (0, 1):  # 1: nothing found; else a pattern that only Python knows
-            return await anyio.to_thread.run_sync(_grep, workspace, compiled, files, abandon_on_cancel=True)
+            return await _search_apart(workspace, compiled, files)
         lines = [line.removeprefix("./") for line in done.stdout.decode("utf-8", "replace").splitlines()]
         found += lines if place == 0 else [f"{root.rstrip('/')}/{line}" for line in lines]
         if len(found) >= MOST_MATCHES:
@@ -146,11 +149,37 @@ async def _search(workspace: Workspace, compiled: re.Pattern[str], files: str) -
     return found[:MOST_MATCHES]
 
 
-def _grep(workspace: Workspace, compiled: re.Pattern[str], files: str) -> list[str]:
+async def _search_apart(workspace: Workspace, compiled: re.Pattern[str], files: str) -> list[str]:
+    """In a process of its own: Python can match one line for ever, and lets nothing else run meanwhile."""
+    leash = Leash()
+    arguments = ["-P", "-m", "acp_bridge.tools.grep", compiled.pattern, files, *workspace.roots]
+    output = bytearray()
+    try:
+        process = await leash.spawn(
+            sys.executable, arguments, cwd=workspace.roots[0], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+    except (OSError, ValueError) as error:  # a pattern that is too long, or holds a zero byte
+        raise ToolFailed(f"the search cannot be run: {error}") from error
+    try:
+        assert process.stdout is not None
+        async for data in process.stdout:
+            output += data
+        code = await process.wait()
+    finally:
+        leash.end()
+        with anyio.CancelScope(shield=True):
+            await process.aclose()
+    if code != 0:
+        raise ToolFailed("the search failed")
+    return output.decode("utf-8", "replace").splitlines()
+
+
+def grep(roots: Sequence[str], compiled: re.Pattern[str], files: str) -> list[str]:
+    """The lines that match, `name:line:text`. Links to files are not followed: they may lead out of the roots."""
     found: list[str] = []
-    for path in _files(workspace):
-        name = workspace.shown(path)
-        if files and not _matches(name, files):
+    for path in _files(roots):
+        name = paths.shown(path, roots)
+        if path.is_symlink() or (files and not _matches(name, files)):
             continue
         try:
             lines = read_text(path).splitlines()
@@ -163,7 +192,7 @@ def _grep(workspace: Workspace, compiled: re.Pattern[str], files: str) -> list[s
 
 
 def _matching(workspace: Workspace, pattern: str) -> list[str]:
-    names = (workspace.shown(path) for path in _files(workspace))
+    names = (workspace.shown(path) for path in _files(workspace.roots))
     return sorted(name for name in names if _matches(name, pattern))[:MOST_MATCHES]
 
 
@@ -172,10 +201,10 @@ def _matches(name: str, pattern: str) -> bool:
     return fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(name, pattern.replace("**/", ""))
 
 
-def _files(workspace: Workspace) -> Iterator[Path]:
+def _files(roots: Sequence[str]) -> Iterator[Path]:
     """The files of every root; links to folders are not followed."""
     count = 0
-    for root in workspace.roots:
+    for root in roots:
         for folder, folders, files in os.walk(os.path.realpath(root)):
             folders[:] = sorted(name for name in folders if name not in SKIPPED)
             for name in sorted(files):

@@ -16,11 +16,19 @@ def resolve(path: str, roots: Sequence[str]) -> Path:
     """
     if not path or "\0" in path:
         raise ToolFailed("a path is needed")
-    wanted = Path(os.path.realpath(Path(roots[0]) / Path(path).expanduser()))
+    wanted = Path(os.path.realpath(Path(roots[0]) / _expanded(path)))
     for root in roots:
         if wanted.is_relative_to(os.path.realpath(root)):
             return wanted
     raise ToolFailed(f"{path} is outside of the workspace ({', '.join(roots)})")
+
+
+def _expanded(path: str) -> Path:
+    """With the home folder put in; a name that only begins like one (`~draft.txt`) is a name."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
 
 
 def shown(path: Path, roots: Sequence[str]) -> str:

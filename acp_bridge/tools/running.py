@@ -53,6 +53,8 @@ class RunCommand:
 
 def split(line: str) -> tuple[str, list[str]]:
     """The program and its arguments; a line with shell signs goes to the shell as it is. Raises ToolFailed."""
+    if "\0" in line:
+        raise ToolFailed("a command line cannot hold a zero byte")
     if not SHELL_SIGNS.intersection(line):
         try:
             words = shlex.split(line, posix=sys.platform != "win32")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,8 +58,16 @@ class Workspace:
 
     async def read_or_none(self, path: Path) -> str | None:
         """The text of a file, None when there is no such file. Raises ToolFailed."""
-        if not await anyio.to_thread.run_sync(path.exists):
-            return None
+        try:
+            there = await anyio.to_thread.run_sync(path.exists)
+        except OSError as error:
+            raise ToolFailed(f"{path.name} cannot be looked at: {error.strerror}") from error
+        return await self.read(path) if there else None
+
+    async def read_exact(self, path: Path) -> str:
+        """The text of a file that is to be written back. Raises ToolFailed where it would not come back the same."""
+        if not self.face.reads_files:
+            await anyio.to_thread.run_sync(check_encoding, path)
         return await self.read(path)
 
     async def write(self, path: Path, text: str) -> None:
@@ -69,7 +78,8 @@ class Workspace:
             await anyio.to_thread.run_sync(write_text, path, text)
 
     def cut(self, text: str) -> str:
-        """The text within the limit, its middle left out and said."""
+        """The text within the limit, its middle left out and said. Names of files may hold what no text can."""
+        text = text.encode("utf-8", "replace").decode()
         if len(text) <= self.limit:
             return text
         half = self.limit // 2
@@ -90,6 +100,17 @@ def read_text(path: Path) -> str:
     if b"\0" in data[:8192]:
         raise ToolFailed(f"{path.name} is not text")
     return data.decode("utf-8", "replace")
+
+
+def check_encoding(path: Path) -> None:
+    """Raises ToolFailed for a file that is not UTF-8: what `read_text` put in its place would be written back."""
+    try:
+        if path.is_file() and path.stat().st_size <= READ_LIMIT:
+            path.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise ToolFailed(f"{path.name} is not UTF-8 text; an edit here would damage it") from error
+    except OSError as error:
+        raise ToolFailed(f"{path.name} cannot be read: {error.strerror}") from error
 
 
 def read_ends(path: Path, limit: int) -> tuple[str, bool]:
@@ -124,5 +145,6 @@ def write_text(path: Path, text: str) -> None:
             part.chmod(path.stat().st_mode & 0o7777)
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # where nothing could be written, nothing may be there to remove
+            part.unlink(missing_ok=True)
         raise ToolFailed(f"{path.name} cannot be written: {error.strerror}") from error

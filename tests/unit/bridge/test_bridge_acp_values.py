@@ -54,6 +54,7 @@ def test_paths_of_uris() -> None:
     assert path_of("file:///C:/x") == "C:/x"
     assert path_of("/plain") == "/plain"
     assert path_of("https://example.org") is None
+    assert path_of("http://[x") is None
 
 
 def test_folders_are_absolute() -> None:

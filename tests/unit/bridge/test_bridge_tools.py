@@ -81,6 +81,10 @@ def test_a_root_that_is_a_link_is_still_the_root(tmp_path: Path) -> None:
     assert resolve("new.txt", [str(tmp_path / "root")]) == tmp_path / "real" / "new.txt"
 
 
+def test_a_name_may_begin_like_a_home_folder(tmp_path: Path) -> None:
+    assert resolve("~nobody-of-this-name.txt", [str(tmp_path)]) == tmp_path / "~nobody-of-this-name.txt"
+
+
 def test_additional_folders_are_inside(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -122,6 +126,41 @@ async def test_listing_finding_and_searching(tmp_path: Path) -> None:
     assert await run(SearchText(), place, pattern="need.e") == "src/a.py:2:needle here"
     with pytest.raises(ToolFailed, match="regular expression"):
         await run(SearchText(), place, pattern="(")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names are Unicode")
+async def test_names_that_are_no_text_are_shown_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"a\xff.txt")).write_text("needle")
+    place = workspace(tmp_path)
+    for tool, arguments in (
+        (ListFolder(), {}),
+        (FindFiles(), {"pattern": "*.txt"}),
+        (SearchText(), {"pattern": "need"}),
+    ):
+        assert (await run(tool, place, **arguments)).encode().startswith(b"a")
+
+
+@pytest.mark.parametrize("pattern", ["(", "a{99999999999}", "(" * 5000 + ")" * 5000])
+async def test_what_is_no_pattern_is_said(tmp_path: Path, pattern: str) -> None:
+    with pytest.raises(ToolFailed, match="regular expression"):
+        await run(SearchText(), workspace(tmp_path), pattern=pattern)
+
+
+@pytest.mark.parametrize("ripgrep", [False, True])
+async def test_a_search_follows_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ripgrep: bool) -> None:
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent) if ripgrep else str(tmp_path))
+    (tmp_path / "outside").write_text("needle")
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "link").symlink_to(tmp_path / "outside")
+    assert await run(SearchText(), workspace(tmp_path / "root"), pattern="needle") == "(nothing matches)"
+
+
+async def test_a_pattern_that_matches_for_ever_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no ripgrep
+    monkeypatch.setattr("acp_bridge.tools.looking.SEARCH_LIMIT_S", 1.0)
+    (tmp_path / "f").write_text("a" * 60 + "b")
+    with pytest.raises(ToolFailed, match="longer than"):
+        await run(SearchText(), workspace(tmp_path), pattern="(a+)+$")
 
 
 @pytest.mark.parametrize("ripgrep", [False, True])
@@ -189,6 +228,20 @@ async def test_a_file_that_changed_meanwhile_is_not_overwritten(tmp_path: Path) 
     assert file.read_text() == "y = 1\n"
 
 
+@pytest.mark.parametrize("path", ["file/below", "n" * 300, "n" * 250])
+async def test_what_cannot_be_written_is_said(tmp_path: Path, path: str) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ToolFailed, match="cannot be"):
+        await run(WriteFile(), workspace(tmp_path), path=path, content="new")
+
+
+async def test_a_file_in_another_encoding_is_not_edited(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes("caf\xe9\none\n".encode("latin-1"))
+    with pytest.raises(ToolFailed, match="not UTF-8"):
+        await run(EditFile(), workspace(tmp_path), path="f", old="one", new="two")
+    assert (tmp_path / "f").read_bytes() == b"caf\xe9\none\n"
+
+
 async def test_a_new_file_in_a_new_folder(tmp_path: Path) -> None:
     plan = await WriteFile().plan({"path": "new/f.txt", "content": "hi"}, workspace(tmp_path))
     assert plan.title == "Create new/f.txt"
@@ -216,6 +269,11 @@ async def test_a_command_runs_in_the_workspace(tmp_path: Path) -> None:
 async def test_a_missing_program_is_said(tmp_path: Path) -> None:
     with pytest.raises(ToolFailed, match="no-such-program"):
         await run(RunCommand(), workspace(tmp_path), command="no-such-program x")
+
+
+async def test_a_zero_byte_in_a_command_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ToolFailed, match="zero byte"):
+        await run(RunCommand(), workspace(tmp_path), command="echo a\0b")
 
 
 async def test_output_is_bounded(tmp_path: Path) -> None:
