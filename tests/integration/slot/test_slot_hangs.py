@@ -28,7 +28,7 @@ from slot_inside import Inside, inside
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.anyio,
-    pytest.mark.timeout(60),
+    pytest.mark.timeout(120),
     pytest.mark.skipif(os.name == "nt", reason="SIGSTOP has no counterpart"),
 ]
 

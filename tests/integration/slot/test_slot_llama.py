@@ -7,11 +7,10 @@ import psutil
 import pytest
 
 from modeld_process import Modeld, eventually, is_alive, write_models
-from shared.errors import ContextOverflow, EngineFailed
 from shared.paths import DataRoot
 from shared.protocol import api
 
-pytestmark = [pytest.mark.integration, pytest.mark.llama, pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.integration, pytest.mark.llama, pytest.mark.anyio, pytest.mark.timeout(120)]
 
 FOREVER = api.Sampling(max_tokens=3000, temperature=0.0)
 SHORT = api.Sampling(max_tokens=8, temperature=0.0)
@@ -40,26 +39,6 @@ async def test_a_cancelled_turn_leaves_the_same_generation_and_the_same_answers(
         assert again.text == first.text
 
 
-async def test_the_same_conversation_reuses_its_whole_prefix(models: DataRoot) -> None:
-    async with Modeld(models, "llama") as modeld, modeld.client() as client:
-        first = await client.turn("a", "say something", params=SHORT).end()
-        assert first.usage.reused == 0
-        again = await client.turn("a", "say something", params=SHORT).end()
-        assert again.usage.reused > 0
-        assert again.usage.reused + again.usage.prefilled == first.usage.prefilled
-
-
-async def test_a_worker_killed_in_a_turn(models: DataRoot) -> None:
-    async with Modeld(models, "llama") as modeld, modeld.client() as client:
-        turn = client.turn("a", params=FOREVER)
-        await turn.until(api.TextDelta)
-        modeld.workers()[0].kill()
-        with pytest.raises(EngineFailed):
-            await turn.end(5.0)
-        after = await client.turn("a", params=SHORT).end()
-        assert after.generation == 3
-
-
 async def test_a_client_killed_in_a_turn_frees_the_slot(models: DataRoot) -> None:
     async with Modeld(models, "llama") as modeld, modeld.client("stays") as stays:
         async with modeld.client("goes") as goes:
@@ -68,15 +47,6 @@ async def test_a_client_killed_in_a_turn_frees_the_slot(models: DataRoot) -> Non
             goes.vanish()
             await stays.until_state("Ready", seconds=5.0)
         assert (await stays.turn("a", params=SHORT).end()).generation == 1
-
-
-async def test_a_prompt_over_the_window_is_told_with_its_numbers(models: DataRoot) -> None:
-    async with Modeld(models, "llama") as modeld, modeld.client() as client:
-        with pytest.raises(ContextOverflow) as caught:
-            await client.turn("a", "x" * 6000, params=SHORT).end()
-        assert caught.value.context == 4096
-        assert caught.value.additional > 4096
-        assert (await client.turn("a", params=SHORT).end()).generation == 1
 
 
 async def test_a_file_that_vanishes_while_resident_costs_nothing_until_it_is_loaded_again(models: DataRoot) -> None:
@@ -110,5 +80,6 @@ async def test_stop_in_a_turn_leaves_no_worker(models: DataRoot) -> None:
             workers = modeld.workers()
             with anyio.fail_after(10.0):
                 assert await modeld.end() == 0
-            assert (await turn.end()).finish_reason == "cancelled_by_other"
+            ended = await turn.end()
+            assert (ended.finish_reason, ended.by) == ("cancelled_by_other", "modeld, which is stopping")
         await eventually(lambda: not any(is_alive(worker) for worker in workers), "no worker is left", 2.0)

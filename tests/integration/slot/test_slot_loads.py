@@ -24,7 +24,7 @@ from shared.paths import DataRoot
 from shared.protocol import api
 from shared.protocol.faults import RequestCancelled
 
-pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(120)]
 
 MIB = 1 << 20
 STOP = api.ShutdownParams(drain_s=0.1)

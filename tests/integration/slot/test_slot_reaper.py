@@ -15,7 +15,7 @@ from shared.protocol import api
 from shared.settings import Settings
 from slot_inside import Inside, inside
 
-pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(120)]
 
 SETTINGS = Settings(reaper_silence=0.3, reaper_interval=0.1, affinity_bound=1.0)
 SHORT = {"pieces": ["x "] * 3, "when": "short"}

@@ -24,7 +24,7 @@ from shared.paths import DataRoot
 from shared.protocol import api
 from shared.protocol.faults import InvalidParams, RequestCancelled
 
-pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(120)]
 
 T = TypeVar("T")
 GREEDY = api.Sampling(temperature=0.0, max_tokens=8)

@@ -9,17 +9,16 @@ from typing import Any
 import anyio
 import pytest
 
-from counts import FULL
 from modeld_process import ENDLESS, Client, Modeld, Turn, eventually, is_alive, write_models, write_script
 from shared.errors import EngineFailed, ModeldError, ModelSwitchRequired, QueueFull, WaitTimeout
 from shared.paths import DataRoot
 from shared.protocol import api
 
-pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(120)]
 
 FOREVER = api.Sampling(max_tokens=10**6, temperature=0.0)
-#: what the soak holds it to; a loaded test machine gets more
-FREE_SECONDS = 1.0 if FULL else 5.0
+#: Only what hangs takes longer: how soon a slot is free again is measured by the soak and the bench.
+FREE_SECONDS = 20.0
 
 
 @pytest.fixture
@@ -38,14 +37,6 @@ def short(pieces: int = 3) -> dict[str, Any]:
 
 
 # --- the queue ---------------------------------------------------------------------------------
-
-
-async def test_turns_of_many_clients_share_one_loaded_model(models: DataRoot) -> None:
-    async with scripted(models, short()) as modeld, modeld.client("left") as left, modeld.client("right") as right:
-        turns = [client.turn("a", "short") for _ in range(10) for client in (left, right)]
-        ends = [await turn.end(30.0) for turn in turns]
-        assert {end.finish_reason for end in ends} == {"stop"}
-        assert {end.generation for end in ends} == {1}
 
 
 async def test_a_waiting_turn_sees_its_place_and_who_is_ahead(models: DataRoot) -> None:
@@ -294,16 +285,6 @@ async def test_a_hold_keeps_the_model_through_a_gap(models: DataRoot) -> None:
         assert (await zed.turn("a", "short").end()).generation == 1
         assert not switch.ended.is_set()
         await zed.call("run/hold", api.HoldParams(model="a", run="r1", release=True), api.Value)
-        assert (await switch.end()).model == "b"
-
-
-async def test_a_hold_ends_with_its_client(models: DataRoot) -> None:
-    async with scripted(models, short()) as modeld, modeld.client("VS Code") as code:
-        async with modeld.client("Zed") as zed:
-            await zed.turn("a", "short").end()
-            await zed.call("run/hold", api.HoldParams(model="a", run="r1"), api.Value)
-            switch = code.turn("b", "short", allow_switch=True, consent=True)
-            await switch.until(api.Queued)
         assert (await switch.end()).model == "b"
 
 
