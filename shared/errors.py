@@ -154,7 +154,9 @@ class InsufficientMemory(SlotError):
 
     def _default_message(self) -> str:
         told = super()._default_message()
-        return f"{told}, or a context of {self.fits} tokens (`modeld load MODEL --ctx {self.fits}`)" if self.fits else told
+        if not self.fits:
+            return told
+        return f"{told}, or a context of {self.fits} tokens (`modeld load MODEL --ctx {self.fits}`)"
 
 
 class ModelInUse(SlotError):
