@@ -50,7 +50,8 @@ def session() -> list[tuple[float, str, bool]]:
     shown: list[tuple[float, str, bool]] = []
     at = 0.5
     with tempfile.TemporaryDirectory(prefix="md-") as home:
-        environ = {"HOME": home, "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+        path = os.pathsep.join([str(Path(sys.executable).parent), "/usr/bin", "/bin"])  # as in an activated environment
+        environ = {"HOME": home, "PATH": path, "LANG": "C.UTF-8"}
         environ |= {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_"))}
         try:
             for line in COMMANDS:
