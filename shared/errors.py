@@ -156,7 +156,7 @@ class InsufficientMemory(SlotError):
         told = super()._default_message()
         if not self.fits:
             return told
-        return f"{told}, or a context of {self.fits} tokens (`modeld load MODEL --ctx {self.fits}`)"
+        return f"{told}, or a context of {self.fits} tokens (`--ctx {self.fits}`)"
 
 
 class ModelInUse(SlotError):

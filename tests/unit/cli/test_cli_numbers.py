@@ -63,7 +63,7 @@ def test_messages_have_amounts_and_names_as_people_read_them() -> None:
     assert memory.required_bytes == 230785499648
     assert memory.message.endswith("; close other programs, or take a smaller model"), "what to do, and never None"
     fits = InsufficientMemory(device="CPU", required_bytes=2, free_bytes=1, reserve_bytes=0, fits=1792)
-    assert fits.message.endswith("or a context of 1792 tokens (`modeld load MODEL --ctx 1792`)")
+    assert fits.message.endswith("or a context of 1792 tokens (`--ctx 1792`)")
     assert DiskFull(path="/x", needed_bytes=258342336).message == "no space left at /x; free at least 258 MB"
     assert ModelNotFound(requested="a", near=["b", "c"]).message == "no model named a; closest: b, c"
     assert ModelNotFound(requested="a", near=[]).message == "no model named a; `modeld library` lists them"
