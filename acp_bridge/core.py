@@ -278,6 +278,7 @@ class Core(Choices):
                 turn.remark(excerpts(cut))
             ended = await turn.run(whole, lambda: self.prepare(live, turn))
             live.last_model = ended.model or live.last_model
+            await turn.say_unsaved()
             return ended
         finally:
             live.always_switch = live.always_switch or turn.always_switch

@@ -6,6 +6,7 @@ The sockets, the framing, the handshake and the fences are the real ones; only t
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -423,3 +424,13 @@ async def running(bench: Bench) -> AsyncIterator[FakeDaemon]:
         yield daemon
         daemon.close()
         group.cancel_scope.cancel()
+
+
+async def bound_pages(store: Store, more: int) -> None:
+    """Room for this many pages besides those there are, as on a disk that is nearly full."""
+
+    def bound(db: sqlite3.Connection) -> None:
+        (pages,) = db.execute("pragma page_count").fetchone()
+        db.execute(f"pragma max_page_count = {pages + more}")
+
+    await store._ask(bound)

@@ -66,6 +66,11 @@ class Recorder:
         self._growing = None
         self._pieces = []
 
+    async def saved(self) -> None:
+        """Wait until all of it is on disk. Raises the typed error of what could not be written."""
+        self.settle()
+        await self._store.flush()
+
     def touch(self) -> None:
         """Save the conversation's own row with a new time."""
         self.conversation.updated = self._clock.wall()

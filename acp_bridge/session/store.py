@@ -66,6 +66,8 @@ class Store:
         self._thread: threading.Thread | None = None
         self._db: sqlite3.Connection | None = None
         self._failed: ModeldError | None = None
+        #: What could not be written for want of room or rights, by conversation and place (-1: its row).
+        self._owed: dict[tuple[str, int], Callable[[sqlite3.Connection], Any]] = {}
         self.damaged: list[str] = []
 
     # --- thread ------------------------------------------------------------------------------
@@ -107,16 +109,25 @@ class Store:
             there = there.parent
         return os.access(there, os.W_OK)
 
-    def _post(self, work: Callable[[sqlite3.Connection], Any]) -> None:
-        """Run `work` in the thread and forget it; a failure is kept and told by the next awaited call."""
+    def _post(self, work: Callable[[sqlite3.Connection], Any], owed: tuple[str, int] | None = None) -> None:
+        """Run `work` in the thread and forget it; a failure is kept and told by `flush`.
+
+        What is `owed` to a conversation is tried again, before the next that is, until there is room for it.
+        """
 
         def job() -> None:
+            import sqlite3
+
             try:
-                work(self._open())
-            except ModeldError as error:
-                self._failed = error
+                db = self._open()
+                if owed is not None:
+                    self._pay(db)
+                work(db)
             except Exception as error:  # the thread goes on, whatever one job did
-                self._failed = _unusable(self._path, error)
+                if owed is not None and isinstance(error, (sqlite3.OperationalError, OSError, RootError)):
+                    self._owed[owed] = work
+                else:
+                    self._failed = error if isinstance(error, ModeldError) else _unusable(self._path, error)
 
         self.start()
         self._jobs.put(job)
@@ -147,9 +158,20 @@ class Store:
             raise value
         return value
 
+    def _pay(self, db: sqlite3.Connection) -> None:
+        """Write what is owed. Raises where that still cannot be done."""
+        import sqlite3
+
+        for key, work in list(self._owed.items()):
+            try:
+                work(db)
+            except sqlite3.IntegrityError:
+                pass  # its conversation has been deleted meanwhile
+            del self._owed[key]
+
     async def flush(self) -> None:
-        """Wait until everything posted so far is on disk; raises what went wrong since the last call."""
-        await self._ask(_nothing)
+        """Wait until everything posted so far is on disk; raises what still cannot be written, or went wrong since."""
+        await self._ask(self._pay)
         failed, self._failed = self._failed, None
         if failed is not None:
             raise failed
@@ -165,12 +187,13 @@ class Store:
     def save(self, conversation: Conversation) -> None:
         """Write the row of the conversation (not its events)."""
         row = database.row_of(conversation)
-        self._post(lambda db: database.upsert(db, row))
+        self._post(lambda db: database.upsert(db, row), (conversation.id, -1))
 
     def put(self, conversation: str, place: int, event: Saved) -> None:
         """Write the event at its place; writing the same place again replaces it (text that grows)."""
         body = database.encoded(event)
-        self._post(lambda db: db.execute("insert or replace into events values(?, ?, ?)", (conversation, place, body)))
+        row = (conversation, place, body)
+        self._post(lambda db: db.execute("insert or replace into events values(?, ?, ?)", row), (conversation, place))
 
     async def load(self, conversation: str) -> Conversation | None:
         """The conversation with its events in order, or None."""
@@ -288,10 +311,6 @@ class Store:
                 (claimant.pid, claimant.token, conversation, conversation),
             )
         )
-
-
-def _nothing(db: sqlite3.Connection) -> None:
-    """A place in the line of jobs."""
 
 
 def _unusable(path: Path, error: Exception) -> RootError:

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 #: Model calls in one prompt turn, tools between them.
 MAX_REQUESTS = 30
 
+#: How long the end of a turn waits for the disk, to tell what could not be saved.
+SAVED_WITHIN_S = 1.0
+
 SUMMARY_TOKENS = 512
 SUMMARY_REQUEST = (
     "Summarise our conversation so far for yourself: what was asked, what was decided, which files and names matter, "
@@ -183,6 +186,14 @@ class Turn:
         remark = Remark(message=f"{self.id}-remark-{len(self.recorder.conversation.events)}", text=text)
         self.recorder.add(remark)
         self.show(remark)
+
+    async def say_unsaved(self) -> None:
+        """Say what could not be saved while it can still be copied. A slow disk is not waited for."""
+        try:
+            with anyio.move_on_after(SAVED_WITHIN_S):
+                await self.recorder.saved()
+        except ModeldError as error:
+            self.remark(f"Not saved yet: {error.message}. It is written with what comes next, once that is possible.")
 
     # --- the run -------------------------------------------------------------------------------
 

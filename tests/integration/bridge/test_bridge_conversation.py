@@ -5,8 +5,10 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from bridge_fakes import Bench, bridge, conversation, running, until_cancelled
+from acp_bridge.session.events import Said
+from bridge_fakes import Bench, Emit, bound_pages, bridge, conversation, result, running, until_cancelled
 from shared.errors import ModeldError
+from shared.protocol import api
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
@@ -102,3 +104,24 @@ async def test_without_a_daemon_the_prompt_says_so(bench: Bench) -> None:
             await client.prompt(session, "hi")
         assert refused.value.kind == "daemon_not_running"
         assert "modeld start" in refused.value.message
+
+
+async def test_an_answer_that_could_not_be_saved_says_so_and_is_saved_later(bench: Bench) -> None:
+    async def fills_the_disk(params: api.TurnParams, emit: Emit, cancelled: anyio.Event) -> api.TurnResult:
+        await bound_pages(bench.core.store, 0)
+        emit(api.TextDelta(text="long " * 5000))
+        return result(params, "stop")
+
+    async with running(bench) as daemon, bridge(bench) as client:
+        await client.initialize()
+        session = await client.new()
+        usual, daemon.script = daemon.script, fills_the_disk
+        assert (await client.prompt(session, "hi"))["stopReason"] == "end_turn"
+        assert "Not saved yet: no space left" in client.text()
+        await bound_pages(bench.core.store, 1000)
+        daemon.script = usual
+        await client.prompt(session, "again")
+        saved = await bench.core.store.load(session)
+        assert saved is not None
+        said = [event.text[:9] for event in saved.events if isinstance(event, Said)]
+        assert said == ["long long", "Hello wor"]

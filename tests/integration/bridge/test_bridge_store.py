@@ -15,9 +15,10 @@ from acp_bridge.session.events import Card, Said, TextPart, TurnEnded, UserSaid
 from acp_bridge.session.recorder import Recorder
 from acp_bridge.session.state import Conversation
 from acp_bridge.session.store import CLAIM_TTL, DAY_S, EMPTY_KEPT_S, Claimant, Store
+from bridge_fakes import bound_pages
 from counts import scaled
 from shared.clock import ManualClock
-from shared.errors import ConversationBusy, RootUnusable
+from shared.errors import ConversationBusy, DiskFull, RootUnusable
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
@@ -293,3 +294,21 @@ def test_whether_anything_could_be_saved_is_told_by_the_rights(
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != short_tmp)
     assert not store.writable()
     store.close()
+
+
+async def test_what_found_no_room_is_written_once_there_is_some(store: Store) -> None:
+    said("c", store, "question")
+    said("deleted", store)
+    await store.flush()
+    await bound_pages(store, 0)
+    store.put("c", 1, Said(message="m", text="long " * 5000))
+    store.put("deleted", 0, Said(message="m", text="long " * 5000))
+    with pytest.raises(DiskFull):
+        await store.flush()
+    await store.delete("deleted")
+    await bound_pages(store, 1000)
+    store.put("c", 2, Said(message="m", text="next"))
+    await store.flush()
+    loaded = await store.load("c")
+    assert loaded is not None
+    assert [event.text[:8] for event in loaded.events if isinstance(event, Said)] == ["question", "long lon", "next"]
