@@ -136,7 +136,7 @@ async def killed_clients(root: DataRoot, rounds: int) -> list[Line]:
     require(not late or not quiet, f"the slot was not free within {FREE_SECONDS} s: {', '.join(late)}")
     return [
         *(
-            Line(f"client process killed (SIGKILL) while {stage}: slot free (s), {len(found)} times", spread(found))
+            Line(f"client process killed (SIGKILL), {stage}: slot free (s), {len(found)} times", spread(found))
             for stage, found in killed.seconds.items()
         ),
         Line("of these later than a second", "none" if not late else f"{', '.join(late)} (the machine was not quiet)"),
