@@ -69,7 +69,7 @@ class Recorder:
     async def saved(self) -> None:
         """Wait until all of it is on disk. Raises the typed error of what could not be written."""
         self.settle()
-        await self._store.flush()
+        await self._store.pay()
 
     def touch(self) -> None:
         """Save the conversation's own row with a new time."""

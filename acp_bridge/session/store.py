@@ -169,9 +169,13 @@ class Store:
                 pass  # its conversation has been deleted meanwhile
             del self._owed[key]
 
+    async def pay(self) -> None:
+        """Wait until all that conversations are owed is on disk. Raises why it cannot be written."""
+        await self._ask(self._pay)
+
     async def flush(self) -> None:
         """Wait until everything posted so far is on disk; raises what still cannot be written, or went wrong since."""
-        await self._ask(self._pay)
+        await self.pay()
         failed, self._failed = self._failed, None
         if failed is not None:
             raise failed

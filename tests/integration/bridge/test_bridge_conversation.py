@@ -118,9 +118,11 @@ async def test_an_answer_that_could_not_be_saved_says_so_and_is_saved_later(benc
         usual, daemon.script = daemon.script, fills_the_disk
         assert (await client.prompt(session, "hi"))["stopReason"] == "end_turn"
         assert "Not saved yet: no space left" in client.text()
+        await client.new()
         await bound_pages(bench.core.store, 1000)
         daemon.script = usual
         await client.prompt(session, "again")
+        assert client.text().count("Not saved yet") == 1
         saved = await bench.core.store.load(session)
         assert saved is not None
         said = [event.text[:9] for event in saved.events if isinstance(event, Said)]
