@@ -19,10 +19,14 @@ FASTER = 1.1
 #: After a step that was none: this long until the next is tried, doubled each time (seconds of work).
 PAUSE_S = 2.0
 MOST_PAUSE_S = 8.0
+#: A failed step this long ago (seconds of the clock) says little of now: short questions do little work in a minute.
+STALE_S = 30.0
 
 
 class Pace:
-    """The threads of one engine. Kept over turns, since so is the load."""
+    """The threads of one engine for one kind of work: a prefill computes more tokens a second than a decode does, and
+    one is no measure for the other. Kept over turns, since so is the load; a judgement may rest on several.
+    """
 
     def __init__(self, full: int) -> None:
         """`full`: threads on a quiet machine, at least 1."""
@@ -30,34 +34,32 @@ class Pace:
         self.threads = full
         self._tokens = 0
         self._wall = self._cpu = 0.0
+        self._took = self._ran = 0.0
+        self._failed_at = 0.0
         self._elapsed = self._due = 0.0
         self._pause = PAUSE_S
         self._contended = 0
         self._before: tuple[int, float] | None = None
 
     def begin(self, wall: float, cpu: float) -> None:
-        """A prefill or a decode begins: `wall` in seconds of a clock that does not go back, `cpu` of this thread.
+        """Work begins: `wall` in seconds of a clock that does not go back, `cpu` of this thread.
 
-        A trial that the last one left open is undone: rates of the two cannot be compared.
+        The time since the last counts for nothing.
         """
-        if self._before is not None:
-            self.threads, _ = self._before
-            self._before = None
-        self._open(wall, cpu)
-
-    def _open(self, wall: float, cpu: float) -> None:
-        self._tokens, self._wall, self._cpu = 0, wall, cpu
+        self._wall, self._cpu = wall, cpu
 
     def seen(self, tokens: int, wall: float, cpu: float) -> bool:
         """So many tokens more were computed; whether `threads` has changed."""
         self._tokens += tokens
-        took = wall - self._wall
-        if took < WINDOW_S or self._tokens < LEAST_TOKENS:
+        self._took += wall - self._wall
+        self._ran += cpu - self._cpu
+        self._wall, self._cpu = wall, cpu
+        if self._took < WINDOW_S or self._tokens < LEAST_TOKENS:
             return False
-        self._elapsed += took
+        self._elapsed += self._took
         threads = self.threads
-        self._judge(self._tokens / took, (cpu - self._cpu) / took)
-        self._open(wall, cpu)
+        self._judge(self._tokens / self._took, self._ran / self._took)
+        self._tokens, self._took, self._ran = 0, 0.0, 0.0
         return self.threads != threads
 
     def _judge(self, rate: float, share: float) -> None:
@@ -68,11 +70,11 @@ class Pace:
                 self._pause = PAUSE_S
                 return
             self.threads = threads
-            self._due = self._elapsed + self._pause
+            self._due, self._failed_at = self._elapsed + self._pause, self._wall
             self._pause = min(2 * self._pause, MOST_PAUSE_S)
             return
         self._contended = self._contended + 1 if share < CONTENDED else 0
-        if self._elapsed >= self._due:
+        if self._elapsed >= self._due or self._wall - self._failed_at > STALE_S:
             if self._contended >= CONTENDED_WINDOWS and self.threads > 1:
                 self._try(self.threads // 2, rate)
             elif self.threads < self.full:

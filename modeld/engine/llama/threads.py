@@ -21,7 +21,8 @@ class Threads:
     def __init__(self, api: Any, context: Any, plan: ContextPlan) -> None:
         self._api = api
         self._context = context
-        self._pace = Pace(plan.threads)
+        self._prefill, self._decode = Pace(plan.threads), Pace(plan.threads)
+        self._pace = self._prefill
         self._paced = True
 
     @property
@@ -31,22 +32,22 @@ class Threads:
 
     def begin_prefill(self, tokens: int, batch: int) -> int:
         """How many of `tokens` the first batch may have, `batch` at most. Threads change nothing in the result."""
-        self._begin(paced=True)
+        self._begin(self._prefill, paced=True)
         return batch if tokens <= SHORT_TOKENS or self._pace.full == 1 else min(FIRST_TOKENS, batch)
 
     def begin_decode(self, options: DecodeOptions) -> None:
         """One that can be asked for again (greedy, seeded) keeps its number of threads: sums over a long context are
         cut by it, and another order of adding is another last digit.
         """
-        self._begin(paced=options.seed is None and options.temperature > 0)
+        self._begin(self._decode, paced=options.seed is None and options.temperature > 0)
 
     def computed(self, tokens: int) -> None:
         """So many tokens were evaluated."""
         if self._paced and self._pace.seen(tokens, time.monotonic(), time.thread_time()):
             self._set()
 
-    def _begin(self, *, paced: bool) -> None:
-        self._paced = paced
+    def _begin(self, pace: Pace, *, paced: bool) -> None:
+        self._pace, self._paced = pace, paced
         self._pace.begin(time.monotonic(), time.thread_time())
         self._set()
 

@@ -87,15 +87,29 @@ def test_judges_rest_on_enough_tokens_and_not_on_the_time_between_decodes() -> N
     assert PAUSE_S > WINDOW_S
 
 
-def test_a_trial_ends_with_the_work_it_was_made_in() -> None:
-    """A prefill computes more tokens a second than a decode: one is no measure for the other."""
+def test_short_work_is_judged_over_several_and_brings_all_threads_back() -> None:
+    """Short questions never work for as long as a judgement takes."""
+    pace, clock = Pace(2), Clock()
+    clock.decode(pace, busy, 400)
+    assert pace.threads == 1
+    seen = []
+    for _ in range(60):
+        clock.wall += 10.0  # a person reads
+        seen += clock.decode(pace, quiet, 9)
+    assert seen[-1] == 2
+    assert seen.index(2) < 10 * 9
+
+
+def test_a_trial_goes_on_in_the_next_work() -> None:
     pace = Pace(2)
     pace.begin(0.0, 0.0)
     assert not pace.seen(8, 1.0, 0.3)
     assert pace.seen(8, 2.0, 0.6)
     assert pace.threads == 1
-    pace.begin(2.0, 0.6)
-    assert pace.threads == 2
+    pace.begin(100.0, 0.6)
+    assert pace.threads == 1
+    assert not pace.seen(8, 100.5, 0.9), "twice as fast: kept"
+    assert pace.threads == 1
 
 
 def test_one_bad_moment_changes_nothing() -> None:
