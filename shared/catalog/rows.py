@@ -124,7 +124,7 @@ def _rows(entries: Iterable[ModelEntry], live: Live) -> list[tuple[ModelEntry, L
 def _row(entry: ModelEntry, live: Live) -> LibraryRow:
     backend = live.serveable.backend
     state, situation, reason = _state(entry, live)
-    serving = backend if served_by(backend, entry.backends) else next(iter(entry.backends), "")
+    serving = backend if served_by(backend, entry.backends) else _would_serve(entry, live)
     return LibraryRow(
         name=entry.name,
         title=entry.title,
@@ -149,6 +149,12 @@ def _row(entry: ModelEntry, live: Live) -> LibraryRow:
         reason=_with_fit(reason, live.fits.get(entry.name, "") if state == "not loaded" else ""),
         actions=list(ACTIONS[situation]),
     )
+
+
+def _would_serve(entry: ModelEntry, live: Live) -> str:
+    """While nothing serves it: the first of its backends whose engine is installed, else the first, "" for none."""
+    installed = [one for one in entry.backends if live.engines is None or one in live.engines]
+    return next(iter([*installed, *entry.backends]), "")
 
 
 def _with_fit(reason: str, fit: str) -> str:

@@ -142,6 +142,15 @@ def test_models_that_are_all_damaged_or_refused_are_told_and_not_called_missing(
     assert hidden_reason([], live) == ""
 
 
+@pytest.mark.parametrize(
+    ("engines", "backend"),
+    [(None, "llama"), ({"llama", "openvino"}, "llama"), ({"openvino"}, "openvino"), (set[str](), "llama")],
+)
+def test_a_stopped_modelds_rows_name_the_engine_that_is_installed(engines: set[str] | None, backend: str) -> None:
+    live = Live(serveable=PAST, engines=None if engines is None else frozenset(engines))
+    assert row("a", live).backend == backend
+
+
 def test_the_other_backends_models_are_explained_not_shown() -> None:
     live = Live(serveable=LIVE, status=status("Empty"))
     assert [r.name for r in picker_rows(ENTRIES, live)] == ["a", "b", "e"]
