@@ -211,6 +211,8 @@ class Daemon:
         if failure is not None:
             if isinstance(failure, DaemonUnreachable):
                 self.detection = Detection(state="unreachable", last_seen=detection.last_seen)
+            elif isinstance(failure, ConnectionRefused):
+                self.detection = Detection(state="unreachable", last_seen=detection.last_seen, hint=str(failure))
             self._tell()
             raise failure
         self._tell()

@@ -67,7 +67,7 @@ class Link:
             # its address outlived its record: whoever answers now is found by a record of its own
             raise DaemonRestarting(hint="another instance answers at its address", retryable=True)
         if not api.PROTOCOL_MIN <= self.hello.protocol <= api.PROTOCOL_MAX:
-            raise ProtocolUnsupported(min=api.PROTOCOL_MIN, max=api.PROTOCOL_MAX)
+            raise ProtocolUnsupported(_apart(self.hello), min=api.PROTOCOL_MIN, max=api.PROTOCOL_MAX)
 
     async def call(
         self,
@@ -111,3 +111,14 @@ class Link:
                 handler(params.event)
         elif notification.method == "status/changed":
             self._on_status(notification.params(api.Status))
+
+
+def _apart(hello: api.HelloResult) -> str:
+    """Which side is behind, and what to do about it."""
+    ours = f"{api.PROTOCOL_MIN} to {api.PROTOCOL_MAX}" if api.PROTOCOL_MIN < api.PROTOCOL_MAX else api.PROTOCOL_MAX
+    way = (
+        "upgrade modeld and run `modeld restart`"
+        if hello.protocol < api.PROTOCOL_MIN
+        else "upgrade the modeld package of this editor, then reload its window"
+    )
+    return f"modeld {hello.version} speaks protocol {hello.protocol}, this bridge {ours}: {way}"

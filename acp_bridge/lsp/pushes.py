@@ -105,7 +105,7 @@ class Pushes:
     def _tell_version(self, status: api.Status) -> None:
         before, self._version = self._version, status.version or self._version
         if self._version not in ("", before, __version__):
-            text = f"modeld {self._version} runs and this window's bridge is {__version__}: reload the window to match."
+            text = f"modeld {self._version} runs and this window's bridge is {__version__}: {_match(self._version)}."
             self._notice("other_version", text, "")
 
     def _tell_replaced(self) -> None:
@@ -127,3 +127,9 @@ def _differs(one: wire.Models, other: wire.Models) -> bool:
         other.complete,
     )
     return not same or shown(one.models) != shown(other.models)
+
+
+def _match(version: str) -> str:
+    """What brings both to one version; a version that cannot be compared may be either."""
+    numbers = [[int(part) for part in one.split(".") if part.isdigit()] for one in (version, __version__)]
+    return "run `modeld restart` to match" if numbers[0] < numbers[1] else "reload the window to match"
