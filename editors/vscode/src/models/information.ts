@@ -61,7 +61,7 @@ export function decoration(model: Model): Decoration {
       configurationSchema: {
         type: 'object',
         properties: {
-          thinking: { type: 'string', title: 'Thinking', enum: levels, default: levels[0], group: 'navigation' },
+          thinking: { type: 'string', title: 'Thinking', enum: levels, default: levels[0] },
         },
       },
     }),
