@@ -14,7 +14,8 @@ from typing import Any
 from bench.table import Table
 from clients.home import Home
 from clients.script import write_models, write_script
-from clients.vscode import BROWSER_FLAGS, VIEWPORT, Editor, Window, copy_workspace, paths
+from clients.vscode import BROWSER_FLAGS, Editor, copy_workspace, paths
+from clients.vscode_window import VIEWPORT, Window
 from clients.wire import Wire
 
 ROUNDS = 5

@@ -10,10 +10,12 @@ from clients.home import Home
 from modeld.engine.backends import SCRIPT_VARIABLE
 from tiny_gguf import write_tiny_gguf
 
-#: takes tools, so that the editor's Agent mode offers the model
+#: takes tools, so that the editor's Agent mode offers the model; and thinks
 TEMPLATE = (
     "{% if tools %}{{ tools | tojson }} Call one with <tool_call>{...}</tool_call>.{% endif %}"
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] or '' }}"
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
+    "{% if message['reasoning_content'] %}<think>{{ message['reasoning_content'] }}</think>{% endif %}"
+    "{{ message['content'] or '' }}"
     "{% for call in message['tool_calls'] or [] %}<tool_call>{{ call['function'] | tojson }}</tool_call>{% endfor %}"
     "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
@@ -45,6 +47,7 @@ REPLIES: list[dict[str, Any]] = [
     {"when": "marzipan", "pieces": MARKDOWN},
     {"when": "commit message", "pieces": ["Add ", "a ", "second ", "number"]},
     {"when": "<|fim_prefix|>", "pieces": ["return ", "a ", "+ ", "b"]},
+    {"when": "rosemary", "pieces": ["<think>", *words("muse", 4), "</think>", *words("ripe", 8)]},
     {"when": "persimmon", "pieces": CALL},
     {"when": "the stone is blue", "pieces": words("blue", 5)},
     {"when": "quince", "pieces": words("quince", 12)},
@@ -60,7 +63,10 @@ def write_script(home: Home, **fields: Any) -> None:
 
 
 def write_models(home: Home, *names: str, context: int = CONTEXT) -> None:
-    """Models of the store, in order."""
+    """Models of the store, in order; private, as all that modeld makes itself."""
     folder = Path(home.root) / "models"
+    for private in (folder.parent, folder):
+        private.mkdir(mode=0o700, exist_ok=True)
     for seed, name in enumerate(names, start=1):
-        write_tiny_gguf(folder / f"{name}.gguf", name=name, seed=seed, template=TEMPLATE, context=context)
+        path = write_tiny_gguf(folder / f"{name}.gguf", name=name, seed=seed, template=TEMPLATE, context=context)
+        path.chmod(0o600)

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from shared.errors import from_wire
+from shared.errors import ModeldError, from_wire
 from shared.lease import reader
 from shared.paths import DataRoot
 from shared.protocol.api import PROTOCOL
@@ -127,6 +127,30 @@ class Wire:
             assert waited < seconds, f"still {now} after {waited:.1f} s, wanted {state}"
             time.sleep(0.01)
         return time.monotonic() - started
+
+
+class Asking:
+    """The status of whoever serves a data root, over one connection that is made anew when it was lost."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._wire: Wire | None = None
+
+    def status(self) -> JsonObject:
+        """As it is now; empty when nobody answers."""
+        for _ in range(2):  # the connection may be that to an instance that has ended
+            try:
+                self._wire = self._wire or Wire(self.root, name="asking")
+                return self._wire.status()
+            except (OSError, AssertionError, ModeldError):
+                self.close()
+        return {}
+
+    def close(self) -> None:
+        """Leave."""
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
 
 
 def user(text: str) -> list[JsonObject]:

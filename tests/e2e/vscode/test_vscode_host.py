@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,12 +12,28 @@ from urllib.parse import urlsplit
 import pytest
 
 from clients.home import Home
-from clients.vscode import VIEWPORT, Editor, Window, run_node, tools, vsix
+from clients.script import write_script
+from clients.vscode import Editor, run_node, tools, vsix
+from clients.vscode_window import VIEWPORT, Window
 
 pytestmark = [pytest.mark.e2e, pytest.mark.editor]
 
+#: not for the shops: with it the editor takes thoughts from an extension
+PROPOSED = ["languageModelThinkingPart"]
 
-@pytest.fixture(scope="module")
+
+def development_copy(target: Path) -> Path:
+    """The extension as it is packed, allowed what is not yet for everyone: thoughts beside the text."""
+    vsix()  # its bundles must be those of now
+    made = Path(tools()["extension"])
+    for name in ("dist", "media"):
+        shutil.copytree(made / name, target / name)
+    manifest = json.loads((made / "package.json").read_text(encoding="utf-8"))
+    (target / "package.json").write_text(json.dumps({**manifest, "enabledApiProposals": PROPOSED}), encoding="utf-8")
+    return target
+
+
+@pytest.fixture
 def results(scripted: Home) -> Path:
     """Where the tests in the host write."""
     path = scripted.folder / "host.jsonl"
@@ -24,15 +41,19 @@ def results(scripted: Home) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def host(scripted: Home, results: Path) -> Iterator[Editor]:
-    """An editor that may run tests in its host."""
-    vsix()  # the development copy is run from its folder: its bundles must be those of now
-    with Editor(scripted, options=["--vscode-option", "enable-smoke-test-driver"]) as served:
+    """An editor that may run tests in its host; being one, it shows no notifications, so the others need their own."""
+    with Editor(scripted, options=["--vscode-option", "enable-smoke-test-driver"], name="host") as served:
         yield served
+        served.stop()
 
 
-def test_the_models_as_other_extensions_use_them(scripted: Home, host: Editor, results: Path, browser: Any) -> None:
+def test_the_models_as_other_extensions_use_them(
+    scripted: Home, host: Editor, results: Path, browser: Any, status: Callable[[], dict[str, Any]]
+) -> None:
+    write_script(scripted)
+    scripted.run("modeld", "unload", check=False)  # nobody's model has to go
     bundle = scripted.folder / "host.cjs"
     flags = ["--bundle", "--platform=node", "--format=cjs", "--external:vscode", f"--outfile={bundle}"]
     done = run_node("node_modules/esbuild/bin/esbuild", "test/host/index.ts", *flags)
@@ -41,14 +62,18 @@ def test_the_models_as_other_extensions_use_them(scripted: Home, host: Editor, r
     for name in ("codeAutomationExit", "codeAutomationLog"):  # the editor calls them
         page.expose_function(name, lambda *values: None)
     at = f"vscode-remote://{urlsplit(host.url).netloc}"
-    payload = [["extensionDevelopmentPath", f"{at}{tools()['extension']}"], ["extensionTestsPath", f"{at}{bundle}"]]
+    payload = [
+        ["extensionDevelopmentPath", f"{at}{development_copy(scripted.folder / 'development')}"],
+        ["extensionTestsPath", f"{at}{bundle}"],
+        ["enableProposedApi", ""],
+    ]
     window = Window(host, page).open(payload=json.dumps(payload))
-    window.until(lambda: results.exists() and _ended(results), "the tests in the host end", 120)
+    window.until(lambda: results.exists() and _ended(results), "the tests in the host end", 300)
     outcomes = {one["name"]: one["outcome"] for one in _read(results)}
     page.close()
     assert {name: outcome for name, outcome in outcomes.items() if outcome != "ok"} == {}
     assert len(outcomes) > 5
-    assert scripted.status()["state"] == "Ready"
+    assert status()["state"] == "Ready"
 
 
 def _read(results: Path) -> list[dict[str, str]]:

@@ -2,84 +2,87 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from clients.home import Home
 from clients.script import write_script
-from clients.vscode import Editor, Window, git
+from clients.vscode import Editor, git
+from clients.vscode_window import QUICK_INPUT, Window
 
 pytestmark = [pytest.mark.e2e, pytest.mark.editor]
 
+Status = Callable[[], dict[str, Any]]
 
-@pytest.fixture(scope="module")
-def editor_settings() -> dict[str, Any]:
+
+@pytest.fixture(scope="module", autouse=True)
+def as_it_comes(editor: Editor) -> Iterator[None]:
     """The editor as it comes: its own chat would ask to sign in."""
-    return {"chat.allowAnonymousAccess": False, "modeld.inlineCompletion.delay": 50}
+    with editor.set(**{"chat.allowAnonymousAccess": False}):
+        yield
 
 
-@pytest.fixture(autouse=True)
-def nothing_open(window: Window) -> None:
-    window.page.keyboard.press("Escape")
-
-
-def test_the_picker_groups_models_and_shows_what_may_be_done(window: Window) -> None:
+def test_the_picker_groups_models_and_shows_what_may_be_done(scripted: Home, window: Window) -> None:
+    scripted.run("modeld", "unload")
     window.run("Local Models: Choose Model")
-    widget = window.page.locator(".quick-input-widget")
-    window.until(lambda: "beta" in widget.inner_text(), "our picker")
+    widget = window.page.locator(QUICK_INPUT)
+    window.until(lambda: "Installed" in widget.inner_text() and "beta" in widget.inner_text(), "our picker")
     shown = widget.inner_text()
     window.shot("panel-1-picker")
-    for text in ("Installed", "alpha", "not loaded", "Fetch a model", "Stop modeld"):
+    for text in ("alpha", "not loaded", "Fetch a model", "Stop modeld"):
         assert text in shown, shown
-    window.page.keyboard.type("beta")
-    window.page.keyboard.press("Enter")
+    window.page.keyboard.press("Escape")
+    window.pick("beta")
     window.run("Local Models: Open Chat")
     window.until(lambda: window.panel.locator("#model").inner_text() == "beta", "the chip shows the pick")
 
 
-def test_the_panel_streams_markdown_without_an_account(scripted: Home, window: Window) -> None:
-    window.run("Local Models: Open Chat")
-    window.panel.locator("#input").fill("marzipan")
-    window.panel.locator("#input").press("Enter")
-    answer = window.panel.locator("article").last
+def test_the_panel_streams_markdown_without_an_account(window: Window, status: Status) -> None:
+    answer = window.ask_panel("marzipan")
     window.until(lambda: "no" in answer.inner_text() and "Retry" in answer.inner_text(), "the answer ends")
     window.shot("panel-2-answer")
     assert answer.locator("strong").inner_text() == "bold"
     assert "return a * b" in answer.locator("pre").last.inner_text()
     assert answer.locator(".answer b").count() == 0, "a tag of the model became one of the page"
     assert "<b>no</b>" in answer.inner_text()
-    assert scripted.status()["last_turn"]["model"] == "beta"
+    assert status()["last_turn"]["model"] == "beta"
 
 
-def test_stop_and_retry_in_the_panel(scripted: Home, window: Window) -> None:
-    window.panel.locator("#clear").click()
-    window.panel.locator("#input").fill("zeppelin")
-    window.panel.locator("#send").click()
-    answer = window.panel.locator("article").last
+def test_thoughts_are_folded_away(window: Window) -> None:
+    answer = window.ask_panel("rosemary")
+    window.until(lambda: "Retry" in answer.inner_text(), "the answer ends")
+    window.shot("panel-9-thoughts")
+    thoughts = answer.locator("details")
+    assert "muse3" not in answer.inner_text(), "folded"
+    thoughts.locator("summary").click()
+    assert "muse3" in thoughts.inner_text()
+    assert answer.locator(".answer").inner_text().split() == [f"ripe{index}" for index in range(8)]
+
+
+def test_stop_and_retry_in_the_panel(window: Window, status: Status) -> None:
+    answer = window.ask_panel("zeppelin")
     window.until(lambda: "zep9" in answer.inner_text(), "text flows")
     window.panel.locator("#stop").click()
-    window.until(lambda: scripted.status()["state"] == "Ready", "the engine is idle")
+    window.until(lambda: status()["state"] == "Ready", "the engine is idle")
     window.until(lambda: "Stopped." in answer.inner_text(), "the panel says so")
     window.shot("panel-3-stopped")
     answer.get_by_role("button", name="Retry").click()
-    window.until(lambda: scripted.status()["state"] == "Busy", "asked again")
+    window.until(lambda: status()["state"] == "Busy", "asked again")
     window.panel.locator("#input").press("Escape")
-    window.until(lambda: scripted.status()["state"] == "Ready", "stopped by Escape")
+    window.until(lambda: status()["state"] == "Ready", "stopped by Escape")
 
 
-def test_a_load_shows_its_progress_and_can_be_cancelled(scripted: Home, window: Window) -> None:
-    write_script(scripted, load_s=20.0)
+def test_a_load_shows_its_progress_and_can_be_cancelled(scripted: Home, window: Window, status: Status) -> None:
+    write_script(scripted, load_s=60.0)
     scripted.run("modeld", "unload")
-    window.panel.locator("#clear").click()
-    window.panel.locator("#input").fill("quince")
-    window.panel.locator("#input").press("Enter")
-    answer = window.panel.locator("article").last
+    answer = window.ask_panel("quince")
     window.until(lambda: "Loading beta" in answer.inner_text(), "the panel shows the load")
     window.until(lambda: any("Loading beta" in toast for toast in window.toasts()), "so does a notification")
     window.shot("panel-7-loading")
     window.page.locator(".notifications-toasts").get_by_role("button", name="Cancel").click()
-    window.until(lambda: scripted.status()["state"] == "Empty", "the load is undone")
+    window.until(lambda: status()["state"] == "Empty", "the load is undone")
     window.until(lambda: window.panel.locator("#send").is_visible(), "the turn has ended")
     window.shot("panel-8-load-cancelled")
     write_script(scripted)
@@ -92,6 +95,7 @@ def test_code_of_an_answer_is_applied_as_a_change_that_is_seen_first(window: Win
     window.page.keyboard.press("Control+Home")
     window.page.keyboard.press("Shift+ArrowDown")
     window.page.keyboard.press("Shift+ArrowDown")
+    window.run("Local Models: Open Chat")
     window.panel.locator("#clear").click()
     attach = window.panel.locator("#attach")
     attach.wait_for(state="visible")
@@ -113,35 +117,36 @@ def test_code_of_an_answer_is_applied_as_a_change_that_is_seen_first(window: Win
     assert path.read_text() == "def mul(a, b):\n    return a * b\n\n\nprint(add(1, 2))\n"
 
 
-def test_ghost_text_comes_once_it_is_switched_on(window: Window) -> None:
-    ghost = window.page.locator(".ghost-text, .ghost-text-decoration, .ghost-text-decoration-preview")
+def test_ghost_text_comes_once_it_is_switched_on(
+    scripted: Home, editor: Editor, window: Window, status: Status
+) -> None:
+    if status()["active"] is None:
+        scripted.run("modeld", "load", "beta")
     window.open_file("demo.py")
     window.page.keyboard.press("Control+End")
     window.page.keyboard.type("\ndef more(a, b):\n")
-    window.page.wait_for_timeout(700)
-    assert ghost.count() == 0, "off means off"
+    window.page.wait_for_timeout(500)
+    assert not window.ghost(), "off means off"
     window.run("Local Models: Turn Inline Completion")
     bar = window.page.locator(".part.statusbar")
     window.until(lambda: "modeld is on" in bar.inner_text(), "it is switched on")
-    window.page.locator(".editor-group-container.active .monaco-editor .view-lines").first.click()
+    window.to_text()
     window.page.keyboard.press("Control+End")
     window.page.keyboard.type(" ")
-    window.until(lambda: "return" in " ".join(ghost.all_inner_texts()), "ghost text")
+    window.until(lambda: "return" in window.ghost(), "ghost text")
     window.shot("panel-5-ghost")
     window.page.keyboard.press("Tab")
-    lines = window.page.locator(".editor-group-container.active .monaco-editor .view-lines").first
-    window.until(lambda: lines.inner_text().replace("\xa0", " ").count("return a + b"), "it is accepted")
+    window.until(lambda: "return a + b" in window.text().partition("more")[2], "it is accepted")
     window.run("Local Models: Turn Inline Completion")
+    window.until(lambda: "modeld is off" in bar.inner_text(), "it is switched off")
+    editor.configure()  # the file as the other tests know it
 
 
 def test_a_commit_message_from_what_is_staged(window: Window, editor: Editor) -> None:
     (editor.workspace / "second.txt").write_text("2\n")
     git(editor, "add", "second.txt")
-    window.page.locator('.activitybar [aria-label^="Source Control"]').first.click()
-    box = window.page.locator(".scm-view .scm-editor .view-lines")
-    window.until(box.count, "the repository is there", 60)
-    window.until(lambda: "second.txt" in window.page.locator(".scm-view").first.inner_text(), "the staged file", 60)
+    window.staged("second.txt")
     window.run("Local Models: Write Commit Message")
-    window.until(lambda: "second number" in box.first.inner_text().replace("\xa0", " "), "the message")
+    window.until(lambda: "second number" in window.commit_box(), "the message")
     window.shot("panel-6-commit")
-    assert box.first.inner_text().replace("\xa0", " ") == "Add a second number"
+    assert window.commit_box() == "Add a second number"

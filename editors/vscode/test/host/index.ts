@@ -65,6 +65,21 @@ const tests: Record<string, () => Promise<void>> = {
     const history = [user('quince'), vscode.LanguageModelChatMessage.Assistant('quince0'), user('more')];
     assert.match(await text(await (await alpha()).sendRequest(history, {})), /quince11/);
   },
+  'thoughts come beside the text, as thoughts': async () => {
+    const response = await (await alpha()).sendRequest([user('rosemary')], {});
+    let said = '';
+    let thought = '';
+    for await (const part of response.stream) {
+      const { value } = part as { value?: unknown };
+      if (part instanceof vscode.LanguageModelTextPart) {
+        said += part.value;
+      } else {
+        thought += Array.isArray(value) ? value.join('') : String(value);
+      }
+    }
+    assert.match(said, /^\s*ripe0 .*ripe7\s*$/);
+    assert.match(thought, /muse0 muse1 muse2 muse3/);
+  },
   'a cancel ends the stream': async () => {
     const cancel = new vscode.CancellationTokenSource();
     const response = await (await alpha()).sendRequest([user('zeppelin')], {}, cancel.token);
