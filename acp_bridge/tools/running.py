@@ -24,7 +24,12 @@ SHOWN_EVERY_S = 0.5
 SHELL_SIGNS = frozenset(";&|<>`$\n\r(){}*?~!#\\")
 
 #: Programs whose first argument says nothing about what will happen.
-LAUNCHERS = frozenset({"sudo", "doas", "env", "sh", "bash", "zsh", "xargs", "time", "nohup", "python", "node", "npx"})
+LAUNCHERS = frozenset(
+    {"sudo", "doas", "env", "sh", "bash", "zsh", "xargs", "time", "nohup", "python", "python3", "node", "npx", "uvx"}
+    | {"nice", "timeout", "watch", "ssh", "command", "exec", "setsid", "perl", "ruby"}
+)
+#: Verbs that run whatever comes after them (`uv run`, `docker exec`), whichever program has them.
+RUNNING_VERBS = frozenset({"run", "exec", "dlx", "x"})
 
 
 class RunCommand:
@@ -70,10 +75,11 @@ def grant_of(line: str) -> str:
 
     A program that runs another one is allowed by its whole line only.
     """
-    if SHELL_SIGNS.intersection(line):
-        return ""
     words = line.split()
-    plain = len(words) > 1 and words[1].isidentifier() and words[0] not in LAUNCHERS
+    if not words or SHELL_SIGNS.intersection(line):
+        return ""
+    launches = words[0].rpartition("/")[2] in LAUNCHERS or RUNNING_VERBS.intersection(words[1:2])
+    plain = len(words) > 1 and words[1].isidentifier() and not launches
     return "run " + " ".join(words[:2] if plain else words)
 
 
