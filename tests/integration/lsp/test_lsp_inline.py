@@ -220,3 +220,22 @@ async def test_a_document_that_was_never_opened(trio: tuple[Window, FakeDaemon, 
     editor, _, _ = trio
     params = {**at(0, 0), "textDocument": {"uri": "untitled:Untitled-1"}}
     assert await complete(editor, params) == []
+
+
+@pytest.mark.parametrize(
+    ("opened", "asked"),
+    [
+        ("file:///home/me/pr%C3%B6j%20x/a%20b.py", "file:///home/me/pr%C3%B6j%20x/a%20b.py"),
+        ("file:///c%3A/pröj x/蛇.py", "file:///c%3A/pr%C3%B6j%20x/%E8%9B%87.py"),
+        ("untitled:Untitled%201", "untitled:Untitled%201"),
+    ],
+)
+async def test_paths_with_spaces_and_other_letters(
+    trio: tuple[Window, FakeDaemon, Fills], opened: str, asked: str
+) -> None:
+    editor, _, fills = trio
+    item = {"uri": opened, "languageId": "python", "version": 1, "text": "def mul(a, b):\n    "}
+    editor.peer.notify("textDocument/didOpen", {"textDocument": item})
+    (found,) = await complete(editor, {**at(1, 4), "textDocument": {"uri": asked}})
+    assert found["insertText"] == "return a + b"
+    assert fills.params[0].prefix == "def mul(a, b):\n    "
