@@ -58,6 +58,7 @@ def measure(table: Table) -> None:
         with Editor(home) as editor:
             copy_workspace(editor, {"demo.py": "x = 1\n"})
             window = Window(editor, browser.new_page(viewport=VIEWPORT)).open().ready()
+            window.turn("quince", "quince11")  # a chat that was never used is not up yet
             _activation(table, window)
             window.run("Local Models: Open Chat")
             window.panel.locator("#input").wait_for(state="visible")

@@ -5,10 +5,15 @@ import { makeServices } from './services.ts';
 
 let services: Services | undefined;
 
-/** Registers what the editor asks for and starts the bridge behind its back. */
-export function activate(context: vscode.ExtensionContext): void {
-  services = makeServices(context);
-  context.subscriptions.push(services);
+/** Registers what the editor asks for, in two steps between which others have their turn; commands wait for both. */
+export async function activate(context: vscode.ExtensionContext): Promise<void> {
+  const made = makeServices(context);
+  services = made;
+  context.subscriptions.push(made);
+  await new Promise<void>((resolve) => setImmediate(resolve));
+  if (services === made) {
+    made.complete();
+  }
 }
 
 /** Ends the bridge; the editor waits a few seconds for it. */

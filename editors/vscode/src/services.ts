@@ -27,27 +27,52 @@ import { WIRE } from './wire.ts';
 export interface Services extends vscode.Disposable {
   readonly bridge: Bridge;
   readonly library: Library;
+  /** Registers what is left and starts the bridge. */
+  complete(): void;
   /** Ends the bridge process. */
   close(): Promise<void>;
 }
 
-/** Makes and registers everything; quick, since the editor waits for it. */
+/** Makes what the editor shows at its start; quick, since other extensions wait for their turn. */
 export function makeServices(context: vscode.ExtensionContext): Services {
   const log = vscode.window.createOutputChannel('modeld', { log: true });
   const bridge: Bridge = makeBridge(context, log, () => items.status);
   const library = new Library(bridge, context.workspaceState);
   const items = new StatusItems(bridge, library);
   const provider = new ModelProvider(bridge, library);
+  context.subscriptions.push(
+    log,
+    vscode.lm.registerLanguageModelChatProvider(VENDOR, provider),
+    library.onChange(() => provider.update()),
+    items,
+  );
+  provider.announce(); // the editor does not ask by itself after a registration
+  return {
+    bridge,
+    library,
+    complete: () => {
+      registerRest(context, log, bridge, library, items);
+      setImmediate(() => void bridge.start());
+    },
+    close: () => bridge.close(),
+    dispose: () => vscode.Disposable.from(library, bridge).dispose(),
+  };
+}
+
+/** Everything that is used by a click later on. */
+function registerRest(
+  context: vscode.ExtensionContext,
+  log: vscode.LogOutputChannel,
+  bridge: Bridge,
+  library: Library,
+  items: StatusItems,
+): void {
   const proposals = new Proposals();
   const panel = new ChatPanel(bridge, library, proposals, context);
   const idle = new IdleRestart(bridge);
   const picker = new ModelPicker(bridge, library, () => items.status);
   context.subscriptions.push(
-    log,
-    vscode.lm.registerLanguageModelChatProvider(VENDOR, provider),
-    library.onChange(() => provider.update()),
     registerParticipant(bridge, library, new vscode.ThemeIcon('server-process')),
-    items,
     proposals,
     panel,
     idle,
@@ -67,14 +92,6 @@ export function makeServices(context: vscode.ExtensionContext): Services {
     }),
     vscode.workspace.onDidGrantWorkspaceTrust(() => idle.restart()),
   );
-  provider.announce(); // the editor does not ask by itself after a registration
-  setImmediate(() => void bridge.start());
-  return {
-    bridge,
-    library,
-    close: () => bridge.close(),
-    dispose: () => vscode.Disposable.from(library, bridge).dispose(),
-  };
 }
 
 function makeBridge(
