@@ -11,6 +11,7 @@ import ctypes
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,10 +29,10 @@ NOISE = 1.5
 class Bare:
     """The engine in this process, asked in tokens; its logits are read."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, **fields: Any) -> None:
         self.engine = LlamaEngine(AbortFlag())
         self.engine.prepare()
-        identity = RequestedIdentity(backend="llama", name="smollm2", digest="test", path=str(path))
+        identity = RequestedIdentity(backend="llama", name="smollm2", digest="test", path=str(path), **fields)
         self.engine.load(LoadRequest(identity=identity, model={}, num_ctx=1024, threads=1), lambda done, of: None)
 
     def forget(self) -> None:
@@ -112,3 +113,20 @@ def test_a_reused_answer_differs_only_where_two_tokens_were_as_good(bare: Bare) 
         chosen = best(warm)
         assert fresh[best(fresh)] - fresh[chosen] <= 2 * moved
     assert most < NOISE
+
+
+def test_with_flash_attention_and_bf16_every_split_gives_the_same_bits(smollm2: Path) -> None:
+    """The setting for answers that repeat across cold and warm starts; the cost stands in docs/design/engines.md."""
+    bare = Bare(smollm2, kv_type="bf16", flash_attention=True)
+    try:
+        prompt = words(bare, 3, 150)
+        answer = bare.answer(prompt, 8)
+        whole = [*prompt, *answer, *words(bare, 4, 5)]
+        warm = bare.evaluate(whole)
+        bare.forget()
+        fresh = bare.evaluate(whole)
+        bare.forget()
+        bare.evaluate(whole[:37])
+        assert warm == fresh == bare.evaluate(whole)
+    finally:
+        bare.engine.close()
