@@ -76,7 +76,7 @@ def written(engine: LlamaEngine, grammar: str, seed: int) -> str | None:
         assert chain.held is not None
         batch, at = engine._batch, len(prompt)
         for _ in range(400):
-            token = chain.held.sample(native.context)
+            token = chain.held.sample(native.context, -1)
             if token in engine.special.end:
                 return text.decode()
             text += engine.piece(token, special=True)

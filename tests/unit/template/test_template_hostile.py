@@ -93,7 +93,8 @@ def test_what_was_given_cannot_be_changed(source: str) -> None:
 
 
 def test_lists_of_its_own_grow_and_shrink_and_are_new_each_time() -> None:
-    source = "{% set ids = namespace(all=[]) %}{% for m in messages %}{% set _ = ids.all.append(m.content) %}{% endfor %}"
+    source = "{% set ids = namespace(all=[]) %}"
+    source += "{% for m in messages %}{% set _ = ids.all.append(m.content) %}{% endfor %}"
     template = Template(source + "{{ ids.all | join(',') }}{{ messages[0].content }}{{ ids.all.pop(0) }}{{ ids.all }}")
     assert template.render(USER) == template.render(USER)
     assert template.render(USER).endswith("[]")
