@@ -66,14 +66,14 @@ def replaced(before: str, old: str, new: str) -> tuple[str, int]:
     """
     if "\r\n" in before and "\r\n" not in old:
         old, new = old.replace("\n", "\r\n"), new.replace("\r\n", "\n").replace("\n", "\r\n")
-    count = before.count(old)
-    if count == 0:
+    at = before.find(old)
+    if at < 0:
         raise ToolFailed("`old` is not in the file; read it again and copy the exact text")
-    if count > 1:
-        raise ToolFailed(f"`old` is in the file {count} times; give more lines around the one you mean")
+    if before.find(old, at + 1) >= 0:  # also where two of them share letters
+        raise ToolFailed("`old` is in the file more than once; give more lines around the one you mean")
     if old == new:
         raise ToolFailed("`old` and `new` are the same")
-    return before.replace(old, new), before[: before.index(old)].count("\n") + 1
+    return before[:at] + new + before[at + len(old) :], before.count("\n", 0, at) + 1
 
 
 def _change(workspace: Workspace, path: Path, before: str | None, after: str, title: str, line: int | None) -> Plan:

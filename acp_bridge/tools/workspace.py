@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 #: Larger files are read by parts only.
 READ_LIMIT = 2 * 1024 * 1024
+ANY_WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 class Workspace:
@@ -136,13 +138,18 @@ def read_ends(path: Path, limit: int) -> tuple[str, bool]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write beside and move over, keeping the file's mode. Raises ToolFailed."""
+    """Write beside and move over, keeping the file's mode. Raises ToolFailed, also for a file that nobody may write:
+    moving over it needs no right to it.
+    """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        mode = path.stat().st_mode & 0o7777 if path.exists() else None
+        if mode is not None and (not mode & ANY_WRITE or not os.access(path, os.W_OK)):
+            raise ToolFailed(f"{path.name} is read-only")
         part.write_text(text, encoding="utf-8", newline="")
-        if path.exists():
-            part.chmod(path.stat().st_mode & 0o7777)
+        if mode is not None:
+            part.chmod(mode)
         part.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):  # where nothing could be written, nothing may be there to remove

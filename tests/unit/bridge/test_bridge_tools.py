@@ -18,7 +18,7 @@ from acp_bridge.tools.looking import FindFiles, ListFolder, ReadFile, SearchText
 from acp_bridge.tools.paths import resolve
 from acp_bridge.tools.planning import UpdatePlan
 from acp_bridge.tools.running import RunCommand, grant_of, run_here, split
-from acp_bridge.tools.workspace import Workspace
+from acp_bridge.tools.workspace import Workspace, write_text
 
 pytestmark = pytest.mark.anyio
 
@@ -195,7 +195,7 @@ async def test_long_results_say_what_is_left_out(tmp_path: Path) -> None:
 
 def test_an_edit_matches_exactly_once() -> None:
     assert replaced("a\nb\nc", "b", "B") == ("a\nB\nc", 2)
-    for before, old in [("a", "x"), ("aa", "a")]:
+    for before, old in [("a", "x"), ("aa", "a"), ("aaa", "aa")]:
         with pytest.raises(ToolFailed):
             replaced(before, old, "y")
     with pytest.raises(ToolFailed, match="same"):
@@ -204,6 +204,16 @@ def test_an_edit_matches_exactly_once() -> None:
 
 def test_windows_line_ends_stay() -> None:
     assert replaced("a\r\nb\r\n", "a\nb", "x\ny")[0] == "x\r\ny\r\n"
+
+
+def test_a_file_that_nobody_may_write_is_not_moved_over(tmp_path: Path) -> None:
+    file = tmp_path / "f.py"
+    file.write_text("kept")
+    file.chmod(0o444)
+    with pytest.raises(ToolFailed, match="read-only"):
+        write_text(file, "lost")
+    assert file.read_text() == "kept"
+    assert list(tmp_path.iterdir()) == [file]
 
 
 async def test_an_edit_shows_its_diff_before_it_is_done(tmp_path: Path) -> None:
