@@ -15,12 +15,18 @@ QUICK_INPUT = ".quick-input-widget"
 ROWS = f"{QUICK_INPUT} .quick-input-list .monaco-list-row"
 
 
+#: a long list draws only what is seen, in any order
+_IN_ORDER = """(rows) => rows.map((row) => [Number(row.dataset.index), row.innerText])
+  .sort((one, other) => one[0] - other[0]).map((row) => row[1])"""
+
+
 class Window:
     """One window of an editor."""
 
     def __init__(self, editor: Editor, page: Any) -> None:
         self.editor = editor
         self.page = page
+        self.asked = 0
         page.set_default_timeout(STEP_SECONDS * 1000)
         page.set_default_navigation_timeout(START_SECONDS * 1000)
 
@@ -180,9 +186,16 @@ class Window:
 
     def turn(self, text: str, end: str) -> None:
         """A message, and its answer up to `end`. The first one of a window must be this: a fresh chat is not up yet."""
-        before = self.chat.inner_text().count(end)
-        self.ask(text)
-        self.until(lambda: self.chat.inner_text().count(end) > before, f"an answer with {end!r}")
+        self.asked += 1
+        question = f"{text}, message {self.asked}"
+        self.ask(question)
+
+        def answered() -> bool:
+            rows = self.chat.locator(".interactive-list .monaco-list-row").evaluate_all(_IN_ORDER)
+            at = next((place for place, row in enumerate(rows) if question in row), len(rows))
+            return any(end in row for row in rows[at + 1 :])
+
+        self.until(answered, f"an answer with {end!r}")
 
     def new_chat(self) -> None:
         """A fresh conversation in the editor's own chat."""
@@ -221,6 +234,7 @@ class Window:
 
     def _native_picker(self, names: tuple[str, ...]) -> Any:
         """Opened, with all of `names`. It closes, or opens empty, when its button is drawn anew meanwhile."""
+        self.clear_notifications()  # one may lie over the button
         widget = self.page.locator(".action-widget").first
         others = widget.get_by_text("Other Models", exact=True)
 

@@ -100,6 +100,7 @@ def window(request: pytest.FixtureRequest, scripted: Home, editor: Editor, share
         stash[_FAILED] = False
         write_script(scripted)
         scripted.run("modeld", "start", "--backend", "scripted", check=False)
+        (editor.workspace / ".vscode" / "settings.json").unlink(missing_ok=True)
         shared_window.reload().until(editor.only_bridge, "one bridge")
     shared_window.page.keyboard.press("Escape")
     shared_window.clear_notifications()

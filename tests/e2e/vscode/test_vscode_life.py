@@ -109,7 +109,7 @@ def test_a_reloaded_window_has_its_models_and_heeds_restricted_mode(editor: Edit
         window.page.locator(".workspace-trust-editor").wait_for(state="hidden")
         window.toast("There is no Python at /nowhere/python of the folder")
         window.shot("life-6-trusted")
-        chosen.unlink()
+        chosen.write_text("{}", encoding="utf-8")
         _only_bridge(window, old, restricted)
         window.until(lambda: "alpha" in window.picked(), "the models are back")
     window.run("View: Close All Editors")
