@@ -17,7 +17,7 @@ def parts(text: str) -> tuple[str, dict[str, str]]:
 
 def joined(head: str, sections: Mapping[str, str]) -> str:
     """The page of these parts. Pure."""
-    return "\n\n".join([head, *(f"## {name}\n\n{body}" for name, body in sections.items())]) + "\n"
+    return "\n\n".join([head, *(f"## {name}\n\n{body.strip()}" for name, body in sections.items())]) + "\n"
 
 
 def write(page: Path, head: str | None, sections: Mapping[str, str]) -> None:

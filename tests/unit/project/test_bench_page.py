@@ -13,7 +13,7 @@ pytestmark = pytest.mark.unit
 
 def test_a_run_replaces_what_it_measured_and_keeps_the_rest(tmp_path: Path) -> None:
     path = tmp_path / "performance.md"
-    page.write(path, "# Title\n\n| a | 1 |", {"Beside others": "| b | 1 |"})
+    page.write(path, "# Title\n\n| a | 1 |", {"Beside others": "| b | 1 |\n"})
     page.write(path, None, {"Beside others": "| b | 2 |"})
     assert path.read_text() == "# Title\n\n| a | 1 |\n\n## Beside others\n\n| b | 2 |\n"
     page.write(path, "# Title\n\n| a | 3 |\n", {})
