@@ -105,8 +105,16 @@ def test_a_reloaded_window_has_its_models_and_heeds_restricted_mode(editor: Edit
         window.run("Workspaces: Manage Workspace Trust")
         window.page.locator(".workspace-trust-editor").get_by_role("button", name="Trust", exact=True).first.click()
         window.until(lambda: "Restricted Mode" not in window.page.locator(".part.statusbar").inner_text(), "trusted")
-        window.page.keyboard.press("Escape")  # that page lies over the window
-        window.page.locator(".workspace-trust-editor").wait_for(state="hidden")
+        page = window.page.locator(".workspace-trust-editor")
+
+        def closed() -> bool:
+            """That page lies over the window, and hears keys only once it was clicked."""
+            if page.is_visible():
+                page.click(position={"x": 5, "y": 5})
+                window.page.keyboard.press("Escape")
+            return not page.is_visible()
+
+        window.until(closed, "the page of the trust is closed")
         window.toast("There is no Python at /nowhere/python of the folder")
         window.shot("life-6-trusted")
         chosen.write_text("{}", encoding="utf-8")
