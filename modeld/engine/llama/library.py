@@ -57,6 +57,8 @@ class Library:
         self.api: Any = _import_binding()
         self.tap = LogTap()
         self.log_callback = self.api.llama_log_callback(self.tap.line)
+        # native code keeps it for good, also where another Library has come since and this one is gone
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.log_callback))
         self.api.llama_log_set(self.log_callback, None)
         self.api.llama_backend_init()
         #: `strlen` as an abort callback: 1 over a set flag, 0 over a clear one, no interpreter lock.
