@@ -40,6 +40,7 @@ def test_the_picker_groups_models_and_shows_what_may_be_done(scripted: Home, win
 
 
 def test_the_panel_streams_markdown_without_an_account(window: Window, status: Status) -> None:
+    window.pick("beta")
     answer = window.ask_panel("marzipan")
     window.until(lambda: "no" in answer.inner_text() and "Retry" in answer.inner_text(), "the answer ends")
     window.shot("panel-2-answer")
