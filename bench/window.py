@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from bench.table import Table
 from clients.editor import Editor, LspError
 from clients.home import Home, command
-from modeld_process import ENDLESS, write_models, write_script
-from shared.paths import DataRoot
+from clients.script import write_models
+from modeld_process import ENDLESS, write_script
 
 ROUNDS = 10
 #: Tokens a second of the scripted engine.
@@ -22,7 +22,7 @@ def measure(table: Table) -> None:
     for rate in RATES:
         with Home() as home:
             home.environ.update(write_script(home.folder, [ENDLESS], token_s=1 / rate))
-            write_models(DataRoot(home.root), "alpha")
+            write_models(home, "alpha")
             home.start("scripted")
             if rate == RATES[0]:
                 table.at_most("spawn to LSP initialize answer", _greetings(home), 700, "ms", scale=1000)
