@@ -301,3 +301,15 @@ def write_script(folder: Path, replies: Sequence[dict[str, Any]] = (), **fields:
 
 
 ENDLESS = {"pieces": ["on ", "and "], "endless": True}
+
+
+def hide_engines(folder: Path) -> None:
+    """For processes that have `folder` on PYTHONPATH: as in an installation without extras."""
+    (folder / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Hidden:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name in ('llama_cpp', 'openvino_genai'):\n"
+        "            raise ImportError(name)\n"
+        "sys.meta_path.insert(0, Hidden())\n"
+    )

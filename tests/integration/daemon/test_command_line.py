@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from modeld.cli import codes
-from modeld_process import write_models, write_script
+from modeld_process import hide_engines, write_models, write_script
 from shared.lease.reader import survey
 from shared.paths import DataRoot
 
@@ -203,14 +203,7 @@ def test_a_folder_is_added_to_the_library(modeld: Command, tmp_path: Path) -> No
 
 def without_engines(modeld: Command, folder: Path) -> None:
     """As in an installation without extras: the packages are hidden from every process."""
-    (folder / "sitecustomize.py").write_text(
-        "import sys\n"
-        "class Hidden:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name in ('llama_cpp', 'openvino_genai'):\n"
-        "            raise ImportError(name)\n"
-        "sys.meta_path.insert(0, Hidden())\n"
-    )
+    hide_engines(folder)
     modeld.environ["PYTHONPATH"] = str(folder)
 
 

@@ -23,7 +23,7 @@ from modeld.cli import client
 from modeld.cli.doctor import look
 from modeld.doctor import running
 from modeld.engine import backends
-from modeld_process import Modeld, write_models, write_script
+from modeld_process import Modeld, hide_engines, write_models, write_script
 from shared.lease.reader import survey
 from shared.paths import DataRoot
 from versions import OtherVersion
@@ -195,14 +195,7 @@ async def test_a_start_on_a_full_disk_says_so(small_disk: Path, private_home: Pa
 
 async def test_a_start_without_an_engine_says_how_to_get_one(data_root: DataRoot, tmp_path: Path) -> None:
     """The packages are hidden from every process, as in an installation without extras."""
-    (tmp_path / "sitecustomize.py").write_text(
-        "import sys\n"
-        "class Hidden:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name in ('llama_cpp', 'openvino_genai'):\n"
-        "            raise ImportError(name)\n"
-        "sys.meta_path.insert(0, Hidden())\n"
-    )
+    hide_engines(tmp_path)
     environ = {**os.environ, "PYTHONPATH": str(tmp_path)}
     command = [sys.executable, "-P", "-m", "modeld"]
     try:
