@@ -11,7 +11,7 @@ export PROMPT
 
 # .venv is made with the first Python 3.11+ found; PYTHON=/path/to/python names one
 FIND = python=$$(sh scripts/find-python.sh) &&
-RUN = $(FIND) PYTHONDONTWRITEBYTECODE=1 "$$python"
+RUN = $(FIND) "$$python"
 
 .PHONY: chat test lint soak fuzz bench docs lock wheel clean
 
@@ -50,4 +50,5 @@ lock:
 	@$(RUN) scripts/lock.py
 
 clean:
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 	rm -rf .venv .chat .work .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
