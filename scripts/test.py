@@ -100,6 +100,8 @@ def main(arguments: list[str]) -> int:
     if not only_lint:
         environ = {**os.environ, "MODELD_UNTESTED": ",".join(untested)}
         environ["PATH"] = f"{BIN}{os.pathsep}{environ.get('PATH', os.defpath)}"
+        # hundreds of processes are started: each would compile the whole product again
+        environ.pop("PYTHONDONTWRITEBYTECODE", None)
         say("== tests")
         durations += _tests(arguments, environ)
     say("\n== durations")
