@@ -16,12 +16,12 @@ import msgspec
 
 from acp_bridge.daemon.link import Link, OnEvent
 from acp_bridge.daemon.locate import Detection, Target
+from acp_bridge.daemon.vigil import Silent, answers, watched
 from shared.errors import (
     ConnectionRefused,
     DaemonError,
     DaemonRestarting,
     DaemonUnreachable,
-    ModeldError,
     NotOwner,
     StaleFence,
 )
@@ -249,15 +249,24 @@ class Daemon:
     # --- calls ---------------------------------------------------------------------------------
 
     async def call(self, method: str, params: api.Fenced, result_type: type[R], on_event: OnEvent | None = None) -> R:
-        """A call that may be repeated safely. Raises the typed errors; the owner is found again when it changed."""
+        """A call that may be repeated safely. Raises the typed errors; the owner is found again when it changed, and
+        a modeld that does not answer is not waited for.
+        """
         for _ in range(REDIRECTS):
             link = await self.link()
+
+            async def work(noticed: OnEvent, link: Link = link) -> R:
+                return await link.call(method, params, result_type, on_event=noticed)
+
             try:
-                return await link.call(method, params, result_type, on_event=on_event)
+                return await watched(link, work, on_event, limit=self._settings.dial_timeout)
             except (StaleFence, NotOwner):
                 self._leave(link)
             except PeerGone:
                 self._lost(link)
+            except Silent as error:
+                if not await self._forsake(link):
+                    raise DaemonUnreachable(hint="it does not answer", retryable=True) from error
             except BadAnswer as error:
                 raise DaemonUnreachable(hint=str(error), retryable=False) from error
         raise DaemonRestarting(hint="the owner keeps changing", retryable=True)
@@ -291,15 +300,15 @@ class Daemon:
             except DaemonRestarting:
                 if deadline is None:
                     raise
-            except PeerGone as error:
-                self._lost(link)
+            except (PeerGone, Silent) as error:
+                self._leave(link)
                 raise await self._broken_off(error) from error
             except BadAnswer as error:
                 raise DaemonUnreachable(hint=str(error), retryable=False) from error
             await cancel.race(lambda: anyio.sleep(self._settings.away_check / 5))
         raise DaemonRestarting(hint="the owner keeps changing", retryable=True)
 
-    async def _broken_off(self, error: PeerGone) -> DaemonRestarting:
+    async def _broken_off(self, error: PeerGone | Silent) -> DaemonRestarting:
         """Why a connection ended in the middle of a turn, as far as the records tell it."""
         found = (await anyio.to_thread.run_sync(self._dialler.detect)).error(str(error))
         return found if isinstance(found, DaemonRestarting) else DaemonRestarting(hint=str(error), retryable=True)
@@ -307,41 +316,24 @@ class Daemon:
     async def _proven_link(self) -> Link:
         """A connection whose other end answers now: a frozen owner may have been replaced while nobody called it."""
         link = await self.link()
-        if not await self._answers(link, self._settings.dial_timeout):
-            self._leave(link)
+        if not await answers(link, self._settings.dial_timeout):
+            await self._forsake(link)
             self.detection = Detection(state="unreachable")
             raise DaemonUnreachable(hint="it does not answer", retryable=True)
         return link
 
-    @staticmethod
-    async def _answers(link: Link, limit: float) -> bool:
-        with anyio.move_on_after(limit):
-            try:
-                await link.call("ping", api.Fenced(), api.PingResult)
-            except (ModeldError, BadAnswer):
-                return True  # whatever it says, it is there
-            except PeerGone:
+    async def _forsake(self, link: Link) -> bool:
+        """It does not answer: the next call looks around anew. False where the connection was kept: it may only be
+        busy, others wait on it, and closing it would end their turns. Their own watch judges more slowly.
+        """
+        if link.waiting:
+            found = await anyio.to_thread.run_sync(self._dialler.detect)
+            if found.targets and found.targets[0].instance == link.instance:
                 return False
-            return True
-        return False
-
-    async def _watch_turn(self, link: Link, quiet: Callable[[], float]) -> None:
-        """End a turn whose instance was frozen or cut off: silence alone means nothing, silence to a ping does."""
-        while True:
-            await anyio.sleep(TURN_CHECK_S)
-            if quiet() >= TURN_CHECK_S and not await self._answers(link, TURN_CHECK_S):
-                self._leave(link)
-                return
+        self._leave(link)
+        return True
 
     async def _turn_on(self, link: Link, params: api.TurnParams, on_event: OnEvent, cancel: Cancel) -> api.TurnResult:
-        answers: list[api.TurnResult] = []
-        failures: list[Exception] = []
-        seen = [anyio.current_time()]
-
-        def noticed(event: api.Event) -> None:
-            seen[0] = anyio.current_time()
-            on_event(event)
-
         with anyio.CancelScope() as scope:
 
             def started(request: int) -> None:
@@ -352,19 +344,10 @@ class Daemon:
                 # the daemon kills a worker that does not stop within its limit; one more for the way
                 scope.deadline = anyio.current_time() + self._settings.cancel_limit * 2
 
-            async with anyio.create_task_group() as group:
-                group.start_soon(self._watch_turn, link, lambda: anyio.current_time() - seen[0])
-                try:
-                    answers.append(
-                        await link.call("session/turn", params, api.TurnResult, on_event=noticed, on_id=started)
-                    )
-                except Exception as error:
-                    failures.append(error)
-                group.cancel_scope.cancel()
-        if failures:
-            raise failures[0]
-        if answers:
-            return answers[0]
+            async def work(noticed: OnEvent) -> api.TurnResult:
+                return await link.call("session/turn", params, api.TurnResult, on_event=noticed, on_id=started)
+
+            return await watched(link, work, on_event, limit=TURN_CHECK_S)
         return api.TurnResult(
             finish_reason="cancelled", model=params.model, usage=api.Usage(), timings=api.Timings(), generation=0
         )
@@ -375,14 +358,24 @@ class Daemon:
 
         Raises the typed error of the state, at once where waiting cannot help (after a stop), and TurnCancelled.
         """
-        deadline = self._clock.awake() + self._settings.gap_wait
+        patience = self._settings.gap_wait
+        deadline = self._clock.awake() + patience
+        error: DaemonError = DaemonUnreachable(hint="it does not answer", retryable=True)
+        limit = max(patience, self._settings.dial_timeout)
         while True:
             try:
-                await cancel.race(self._proven_link)
+                with anyio.fail_after(limit):
+                    await cancel.race(self._proven_link)
                 return
-            except (DaemonRestarting, DaemonUnreachable) as error:
-                if not error.retryable or self._clock.awake() >= deadline:
+            except TimeoutError:
+                raise error from None
+            except (DaemonRestarting, DaemonUnreachable) as found:
+                if not found.retryable:
                     raise
-                silent = isinstance(error, DaemonUnreachable)
-                on_wait(f"Waiting for modeld, which {'does not answer' if silent else self.detection.doing}")
-                await cancel.race(lambda: anyio.sleep(self._settings.away_check / 5))
+                error = found
+            limit = deadline - self._clock.awake()
+            if limit <= 0:
+                raise error
+            silent = isinstance(error, DaemonUnreachable)
+            on_wait(f"Waiting for modeld, which {'does not answer' if silent else self.detection.doing}")
+            await cancel.race(lambda: anyio.sleep(self._settings.away_check / 5))

@@ -27,13 +27,14 @@ OnEvent = Callable[[api.Event], None]
 
 
 class Link:
-    """A live connection. `hello` is what the instance said of itself."""
+    """A live connection. `hello` is what the instance said of itself; `waiting` counts the calls under way."""
 
     def __init__(
         self, stream: ByteStream, target: Target, settings: Settings, on_status: Callable[[api.Status], None]
     ) -> None:
         self.target = target
         self.hello: api.HelloResult | None = None
+        self.waiting = 0
         self._settings = settings
         self._on_status = on_status
         self._events: dict[int | str | None, OnEvent] = {}
@@ -89,10 +90,12 @@ class Link:
             if on_id is not None:
                 on_id(request)
 
+        self.waiting += 1
         try:
             answer: R = await self.peer.request(method, sent, result_type=result_type, on_id=started)
             return answer
         finally:
+            self.waiting -= 1
             for request in number:
                 self._events.pop(request, None)
 

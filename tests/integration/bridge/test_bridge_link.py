@@ -6,11 +6,12 @@ import anyio
 import pytest
 
 from acp_bridge.daemon import client
-from acp_bridge.daemon.client import Daemon
-from acp_bridge.daemon.locate import Detection
-from bridge_fakes import Bench, running
+from acp_bridge.daemon.client import Daemon, Dialler
+from acp_bridge.daemon.locate import Detection, Target
+from acp_bridge.session.cancel import Cancel
+from bridge_fakes import Bench, FakeDaemon, running, until_cancelled
 from shared.clock import SystemClock
-from shared.errors import DaemonNotRunning
+from shared.errors import DaemonNotRunning, DaemonUnreachable
 from shared.protocol import api
 from shared.settings import Settings
 
@@ -110,4 +111,86 @@ async def test_a_modeld_that_did_not_answer_at_first_is_dialled_again_soon(
             modeld.hung = False
             while not daemon.connected:
                 await anyio.sleep(0.005)
+        group.cancel_scope.cancel()
+
+
+async def test_a_wait_for_silent_instances_ends_with_the_gap_however_many_there_are() -> None:
+    """Each is given the dial time, all of them together no more than the wait."""
+    dialled: list[str] = []
+
+    async def silent(target: Target, timeout: float) -> anyio.abc.ByteStream:
+        dialled.append(target.instance)
+        await anyio.sleep(timeout)
+        raise DaemonUnreachable(hint="it does not answer", retryable=True)
+
+    many = tuple(Target(instance=f"i{one}", address="a", token_file="", pid=1, owner=False) for one in range(30))
+    dialler = Dialler(
+        detect=lambda: Detection(state="running", targets=many), change_key=lambda: 0, connect=silent,
+        read_token=lambda target: "secret",
+    )  # fmt: skip
+    brief = Settings(dial_timeout=0.1, gap_wait=0.3)
+    daemon = Daemon(dialler, brief, SystemClock(), lambda: api.ClientInfo(name="tester", pid=1))
+    async with anyio.create_task_group() as group:
+        group.start_soon(daemon.run)
+        with pytest.raises(DaemonUnreachable) as failed:
+            await daemon.wait(Cancel(), lambda title: None)
+        assert failed.value.retryable
+        assert len(dialled) < len(many)
+        group.cancel_scope.cancel()
+
+
+async def test_a_call_to_a_frozen_modeld_ends_typed_and_goes_to_its_successor(bench: Bench) -> None:
+    brief = Settings(dial_timeout=0.1, away_check=0.02)
+    daemon = Daemon(bench.records.dialler(), brief, SystemClock(), lambda: api.ClientInfo(name="tester", pid=1))
+    frozen, next_one = FakeDaemon(bench.folder / "run", "aaaaaaaa-1"), FakeDaemon(bench.folder / "run", "bbbbbbbb-2")
+    asked = api.CountParams(model="alpha", messages=[])
+
+    async def never(call: object) -> None:
+        frozen.frozen = frozen.hung = True
+        await anyio.sleep_forever()
+
+    frozen.answers["model/count"] = never
+    next_one.count = api.CountResult(each=[], total=7)
+    bench.attach(frozen)
+    async with anyio.create_task_group() as group:
+        group.start_soon(frozen.serve)
+        group.start_soon(next_one.serve)
+        group.start_soon(daemon.run)
+        with pytest.raises(DaemonUnreachable) as failed:
+            await daemon.call("model/count", asked, api.CountResult)
+        assert failed.value.retryable
+        bench.attach(next_one)
+        assert (await daemon.call("model/count", asked, api.CountResult)).total == 7
+        frozen.close()
+        next_one.close()
+        group.cancel_scope.cancel()
+
+
+async def test_a_ping_that_is_late_does_not_end_the_turn_of_another_conversation(bench: Bench) -> None:
+    """A busy modeld has the answer under way: closing its connection would throw it away."""
+    brief = Settings(dial_timeout=0.05, gap_wait=0.2, away_check=0.02)
+    daemon = Daemon(bench.records.dialler(), brief, SystemClock(), lambda: api.ClientInfo(name="tester", pid=1))
+    began, first = anyio.Event(), Cancel()
+    ended: list[api.TurnResult] = []
+    async with running(bench) as modeld, anyio.create_task_group() as group:
+        modeld.script = until_cancelled
+        group.start_soon(daemon.run)
+
+        async def turn() -> None:
+            ended.append(
+                await daemon.turn(api.TurnParams(model="alpha", messages=[]), lambda event: began.set(), first)
+            )
+
+        group.start_soon(turn)
+        await began.wait()
+        modeld.frozen = True
+        with pytest.raises(DaemonUnreachable):
+            await daemon.wait(Cancel(), lambda title: None)
+        modeld.frozen = False
+        await daemon.wait(Cancel(), lambda title: None)
+        first.request()
+        while not ended:
+            await anyio.sleep(0.005)
+        assert ended[0].finish_reason == "cancelled"
+        assert ended[0].usage.generated == 3, "modeld's own end of it"
         group.cancel_scope.cancel()
