@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -17,9 +17,15 @@ from acp_bridge.tools.base import Outcome, Plan, ShowItems, parameters
 from acp_bridge.tools.looking import text
 from acp_bridge.tools.workspace import Workspace
 
+if TYPE_CHECKING:
+    from anyio.abc import Process
+
 RUN_LIMIT_S = 120.0
 OUTPUT_BYTES = 256 * 1024
 SHOWN_EVERY_S = 0.5
+#: What the helpers of a command (a `tee` behind it) have to end in after it, and what is then left in the pipe.
+LAST_WORDS_S = 1.0
+LEFT_RUNNING = "\n[what the command left running in the background was ended with it]"
 #: With any of these a line can do more than its first words say, so it is never allowed by them.
 SHELL_SIGNS = frozenset(";&|<>`$\n\r(){}*?~!#\\")
 
@@ -36,7 +42,10 @@ class RunCommand:
     """One command line in the workspace."""
 
     name = "run_command"
-    description = "Run a command line in the workspace folder and get its output. It cannot ask anything."
+    description = (
+        "Run a command line in the workspace folder and get its output. It cannot ask anything, and what it leaves "
+        "running in the background is ended with it."
+    )
     parameters = parameters(["command"], command=("string", "the command line"))
     changes = True
 
@@ -107,7 +116,8 @@ def _told(finished: Finished, workspace: Workspace) -> Outcome:
 
 
 async def run_here(command: Command, on_output: Callable[[str], None]) -> Finished:
-    """Run without a terminal; it is ended with everything it started at the end of the turn, the limit or the bridge.
+    """Run without a terminal; it is over when the command itself has ended. What that left running, holding the output
+    or not, is ended with it, as everything is at the end of the turn, the limit or the bridge.
 
     `on_output` gets everything so far, twice a second at most.
     """
@@ -118,18 +128,11 @@ async def run_here(command: Command, on_output: Callable[[str], None]) -> Finish
         )
     except OSError as error:
         raise ToolFailed(f"{command.program} cannot be run: {error.strerror}") from error
-    output = bytearray()
+    output = Output(command.output_limit, on_output)
+    left = False
     try:
         with anyio.move_on_after(RUN_LIMIT_S) as scope:
-            assert process.stdout is not None
-            shown_at = anyio.current_time()
-            async for data in process.stdout:
-                output += data
-                del output[: max(0, len(output) - command.output_limit)]
-                if anyio.current_time() - shown_at >= SHOWN_EVERY_S:
-                    shown_at = anyio.current_time()
-                    on_output(output.decode("utf-8", "replace"))
-            await process.wait()
+            left = await _followed(process, leash, output)
         if scope.cancelled_caught:
             raise ToolFailed(f"it did not end within {RUN_LIMIT_S:.0f} s and was ended")
     finally:
@@ -137,4 +140,51 @@ async def run_here(command: Command, on_output: Callable[[str], None]) -> Finish
         with anyio.CancelScope(shield=True):
             await process.aclose()
     code = process.returncode
-    return Finished(output=output.decode("utf-8", "replace"), code=code if code is None or code >= 0 else None)
+    text = output.text() + (LEFT_RUNNING if left else "")
+    return Finished(output=text, code=code if code is None or code >= 0 else None)
+
+
+async def _followed(process: Process, leash: Leash, output: Output) -> bool:
+    """Gather the output until the command has ended; true when something it started still held it and was ended."""
+    complete = anyio.Event()
+    left = False
+
+    async def gather() -> None:
+        assert process.stdout is not None
+        async for data in process.stdout:
+            output.add(data)
+        complete.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(gather)
+        await process.wait()
+        with anyio.move_on_after(LAST_WORDS_S):
+            await complete.wait()
+        left = not complete.is_set()
+        leash.end()
+        with anyio.move_on_after(LAST_WORDS_S):  # what is in the pipe yet; one that left the leash may hold it open
+            await complete.wait()
+        group.cancel_scope.cancel()
+    return left
+
+
+class Output:
+    """The end of what a command printed, `limit` bytes of it; `on_output` is called twice a second at most."""
+
+    def __init__(self, limit: int, on_output: Callable[[str], None]) -> None:
+        self._limit = limit
+        self._on_output = on_output
+        self._data = bytearray()
+        self._shown_at = anyio.current_time()
+
+    def add(self, data: bytes) -> None:
+        """More was printed."""
+        self._data += data
+        del self._data[: max(0, len(self._data) - self._limit)]
+        if anyio.current_time() - self._shown_at >= SHOWN_EVERY_S:
+            self._shown_at = anyio.current_time()
+            self._on_output(self.text())
+
+    def text(self) -> str:
+        """What there is so far."""
+        return self._data.decode("utf-8", "replace")

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import anyio
+import psutil
 import pytest
 
 from acp_bridge.session.events import Change, PlanSet
@@ -309,6 +311,38 @@ async def test_output_is_shown_while_the_command_runs(tmp_path: Path, monkeypatc
     )
     assert seen[0] == "one\n", "it is shown before the command ends, or this test would not end"
     assert done.output == "one\ntwo\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the line is a shell's")
+async def test_a_command_is_over_when_it_ends_and_what_it_left_running_ends_too(tmp_path: Path) -> None:
+    """A server in the background holds the output open for as long as it runs."""
+    line = "sleep 600 & echo $! > pid; echo started"
+    done = await run_here(
+        Command(program="/bin/sh", arguments=["-c", line], cwd=str(tmp_path), output_limit=500), lambda output: None
+    )
+    assert done.code == 0
+    assert done.output.startswith("started\n")
+    assert "left running" in done.output
+    left = int((tmp_path / "pid").read_text())
+    with anyio.fail_after(10):
+        while _runs(left):
+            await anyio.sleep(0.005)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the line is a shell's")
+async def test_what_a_helper_prints_behind_a_command_is_kept(tmp_path: Path) -> None:
+    line = "(until [ -e ended ]; do sleep 0.01; done; echo late) & touch ended"
+    done = await run_here(
+        Command(program="/bin/sh", arguments=["-c", line], cwd=str(tmp_path), output_limit=500), lambda output: None
+    )
+    assert done.output == "late\n"
 
 
 async def test_a_plan_is_shown_whole(tmp_path: Path) -> None:
