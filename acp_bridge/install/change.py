@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import os
-import tempfile
 import time
 from pathlib import Path
 
 import msgspec
+
+from shared.content import replace_content
 
 
 class Moved(Exception):
@@ -46,7 +47,7 @@ def current(path: Path) -> str | None:
 def apply(change: FileChange) -> Path | None:
     """Make it; the path of the copy of what was there, if anything was. Raises Moved, OSError.
 
-    A link (settings kept in a folder of dotfiles) stays a link: the file it leads to is replaced.
+    A link (settings kept in a folder of dotfiles) stays a link: the file it leads to is changed.
     """
     target = Path(os.path.realpath(change.path))
     if current(target) != change.before:
@@ -56,17 +57,7 @@ def apply(change: FileChange) -> Path | None:
         target.unlink(missing_ok=True)
         return backup
     target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(change.after.encode("utf-8"))
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(name, target.stat().st_mode & 0o7777 if target.exists() else 0o600)
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    replace_content(target, change.after.encode("utf-8"), new_mode=0o600)
     return backup
 
 

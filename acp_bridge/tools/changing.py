@@ -12,6 +12,7 @@ from acp_bridge.tools.looking import text
 from acp_bridge.tools.workspace import Workspace
 
 GRANT = "edit"
+BYTE_ORDER_MARK = "\ufeff"
 
 
 class EditFile:
@@ -55,6 +56,7 @@ class WriteFile:
         if not isinstance(content, str):
             raise ToolFailed("`content` is needed, as text")
         before = await workspace.read_or_none(path)
+        content = content if before is None else written_like(before, content)
         verb = "Create" if before is None else "Write"
         return _change(workspace, path, before, content, f"{verb} {workspace.shown(path)}", None)
 
@@ -62,18 +64,42 @@ class WriteFile:
 def replaced(before: str, old: str, new: str) -> tuple[str, int]:
     """The new text, and the line of the change from 1. Raises ToolFailed unless `old` is there exactly once.
 
-    A file with Windows line ends keeps them, whichever ends the model wrote.
+    The file keeps its line ends, whichever ends the model wrote.
     """
-    if "\r\n" in before and "\r\n" not in old:
-        old, new = old.replace("\n", "\r\n"), new.replace("\r\n", "\n").replace("\n", "\r\n")
+    if old not in before:
+        for other in (_plain, _windows):
+            if other(old) in before:
+                old, new = other(old), other(new)
+                break
     at = before.find(old)
     if at < 0:
         raise ToolFailed("`old` is not in the file; read it again and copy the exact text")
     if before.find(old, at + 1) >= 0:  # also where two of them share letters
         raise ToolFailed("`old` is in the file more than once; give more lines around the one you mean")
+    new = _with_ends_of(old if "\n" in old else before, new)
     if old == new:
         raise ToolFailed("`old` and `new` are the same")
     return before[:at] + new + before[at + len(old) :], before.count("\n", 0, at) + 1
+
+
+def written_like(before: str, content: str) -> str:
+    """A whole file anew, with the line ends and the byte order mark of what it was."""
+    mark = BYTE_ORDER_MARK if before.startswith(BYTE_ORDER_MARK) else ""
+    return mark + _with_ends_of(before, content.removeprefix(BYTE_ORDER_MARK))
+
+
+def _with_ends_of(sample: str, text: str) -> str:
+    """`text` with Windows line ends where most lines of `sample` have them: no model writes those by itself."""
+    windows = sample.count("\r\n")
+    return _windows(text) if windows > sample.count("\n") - windows else text
+
+
+def _plain(text: str) -> str:
+    return text.replace("\r\n", "\n")
+
+
+def _windows(text: str) -> str:
+    return _plain(text).replace("\n", "\r\n")
 
 
 def _change(workspace: Workspace, path: Path, before: str | None, after: str, title: str, line: int | None) -> Plan:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ import anyio.to_thread
 
 from acp_bridge.session.face import ToolFailed
 from acp_bridge.tools import paths
+from shared.content import replace_content
 
 if TYPE_CHECKING:
     from acp_bridge.session.face import Face
@@ -138,20 +138,15 @@ def read_ends(path: Path, limit: int) -> tuple[str, bool]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write beside and move over, keeping the file's mode. Raises ToolFailed, also for a file that nobody may write:
-    moving over it needs no right to it.
+    """Write a file, keeping all but its content. Raises ToolFailed, also for one that nobody may write: moving over it
+    needs no right to it.
     """
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        mode = path.stat().st_mode & 0o7777 if path.exists() else None
-        if mode is not None and (not mode & ANY_WRITE or not os.access(path, os.W_OK)):
+        if path.exists() and (not path.stat().st_mode & ANY_WRITE or not os.access(path, os.W_OK)):
             raise ToolFailed(f"{path.name} is read-only")
-        part.write_text(text, encoding="utf-8", newline="")
-        if mode is not None:
-            part.chmod(mode)
-        part.replace(path)
+        replace_content(path, text.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        raise ToolFailed(f"{path.name} cannot be written: the text has half of a character in it") from error
     except OSError as error:
-        with contextlib.suppress(OSError):  # where nothing could be written, nothing may be there to remove
-            part.unlink(missing_ok=True)
         raise ToolFailed(f"{path.name} cannot be written: {error.strerror}") from error

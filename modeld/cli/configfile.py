@@ -7,6 +7,7 @@ import os
 import re
 from pathlib import Path
 
+from shared.content import replace_content
 from shared.paths import config_file
 from shared.settings import load_settings
 
@@ -29,7 +30,7 @@ def add_folder(folder: Path) -> tuple[Path, bool]:
     try:
         part.write_text(text, encoding="utf-8")
         load_settings(environ={}, file=part)  # what cannot be read back is not kept
-        part.replace(file)
+        replace_content(file, part.read_bytes())
     finally:
         part.unlink(missing_ok=True)
     return file, True

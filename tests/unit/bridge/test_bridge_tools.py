@@ -206,6 +206,30 @@ def test_an_edit_matches_exactly_once() -> None:
 
 def test_windows_line_ends_stay() -> None:
     assert replaced("a\r\nb\r\n", "a\nb", "x\ny")[0] == "x\r\ny\r\n"
+    assert replaced("a\r\nb\r\n", "a\r\nb", "x\ny")[0] == "x\r\ny\r\n"
+    assert replaced("a\r\nb\r\n", "b", "x\ny")[0] == "a\r\nx\r\ny\r\n"
+    assert replaced("a\nb\n", "a\r\nb", "x\r\ny")[0] == "x\ny\n"
+    assert replaced("a\nb\nc\r\n", "a\nb", "x\ny")[0] == "x\ny\nc\r\n", "a file of both kinds"
+
+
+@pytest.mark.parametrize(
+    ("before", "content", "after"),
+    [
+        ("a\r\nb\r\n", "x\ny\n", "x\r\ny\r\n"),
+        ("a\nb\n", "x\ny\n", "x\ny\n"),
+        ("a\nb\n", "x\r\ny\r\n", "x\r\ny\r\n"),
+        ("\ufeffa\r\n", "x\n", "\ufeffx\r\n"),
+        ("\ufeffa", "\ufeffx", "\ufeffx"),
+        ("", "x\n", "x\n"),
+    ],
+)
+async def test_a_file_written_anew_keeps_its_line_ends_and_its_mark(
+    tmp_path: Path, before: str, content: str, after: str
+) -> None:
+    (tmp_path / "f").write_bytes(before.encode())
+    plan = await WriteFile().plan({"path": "f", "content": content}, workspace(tmp_path))
+    await plan.effect(lambda items: None)
+    assert (tmp_path / "f").read_bytes() == after.encode()
 
 
 def test_a_file_that_nobody_may_write_is_not_moved_over(tmp_path: Path) -> None:
@@ -240,7 +264,7 @@ async def test_a_file_that_changed_meanwhile_is_not_overwritten(tmp_path: Path) 
     assert file.read_text() == "y = 1\n"
 
 
-@pytest.mark.parametrize("path", ["file/below", "n" * 300, "n" * 250])
+@pytest.mark.parametrize("path", ["file/below", "n" * 300])
 async def test_what_cannot_be_written_is_said(tmp_path: Path, path: str) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(ToolFailed, match="cannot be"):
