@@ -14,6 +14,7 @@ from modeld.output.format import OutputFormat
 from modeld.output.parser import format_marks
 from modeld.template.lead import Lead, call_lead
 from modeld.template.render import Template
+from modeld.template.shape import text_of
 from shared.catalog.identity import AUTO, RequestedIdentity, ResolvedIdentity
 from shared.errors import ModelLoadFailed, TemplateFailed
 
@@ -149,9 +150,6 @@ def _shown(sight: Sight, text: str, pictures: Sequence[Picture]) -> list[int]:
 
 def words_of(message: dict[str, Any]) -> str:
     """All words of a message that cost tokens: its content, thoughts and tool calls."""
-    content = message.get("content")
-    if isinstance(content, list):
-        content = "".join(str(part.get("text", "")) if isinstance(part, dict) else str(part) for part in content)
-    parts = [content, message.get("reasoning_content")]
+    parts = [text_of(message.get("content")), message.get("reasoning_content")]
     parts += [call.get("function", {}).get("arguments") for call in message.get("tool_calls") or ()]
     return "\n".join(part if isinstance(part, str) else str(part) for part in parts if part)

@@ -107,7 +107,7 @@ def adapt(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], s
 def _plain(message: dict[str, Any], shape: Shape) -> dict[str, Any]:
     """One message with text content and only the keys that say something."""
     kept = {key: value for key, value in message.items() if value not in (None, [], "")}
-    kept["content"] = _text(message.get("content"))
+    kept["content"] = text_of(message.get("content"))
     calls = kept.get("tool_calls")
     if calls and not shape.calls:
         kept.pop("tool_calls")
@@ -137,13 +137,17 @@ def _call(call: dict[str, Any], shape: Shape) -> dict[str, Any]:
     return {**call, "type": "function", "function": function}
 
 
-def _text(content: Any) -> str:
+def text_of(content: Any) -> str:
     """The text of a content in any of its usual forms."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "".join(str(part.get("text", "")) if isinstance(part, dict) else str(part) for part in content)
+        return "".join(_words(part) if isinstance(part, dict) else str(part) for part in content)
     return "" if content is None else str(content)
+
+
+def _words(part: dict[str, Any]) -> str:
+    return str(part.get("refusal" if part.get("type") == "refusal" else "text") or "")
 
 
 def _as_parts(message: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeld.rpc.checks import require_messages
+from modeld.rpc.checks import require_conversation
 from shared.protocol import api
 from shared.protocol.faults import InvalidParams
 
@@ -20,6 +20,6 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Coun
     if (params.messages is None) == (params.text is None):
         raise InvalidParams(at="$", reason="either messages or text")
     if params.messages is not None:
-        require_messages(params.messages)
+        require_conversation(params.messages, params.tools)
     entry = await daemon.slot.find(params.model)
     return await daemon.counter.count(entry, params)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeld.rpc.checks import require_messages
+from modeld.rpc.checks import require_conversation
 from modeld.rpc.streaming import events_of
 from shared.protocol import api
 
@@ -18,6 +18,6 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Pref
     """Raises SessionClosed, StaleError, InvalidParams (out of order), ContextOverflow, TemplateFailed."""
     params = call.params(api.PrefixParams)
     held = daemon.handles.turn(connection, params.turn)
-    require_messages(params.messages)
+    require_conversation(params.messages, params.tools)
     call.on_cancel(held.stop)
     return await held.ensure_prefix(params, events_of(call))

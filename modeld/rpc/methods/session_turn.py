@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeld.rpc.checks import require_messages
+from modeld.rpc.checks import require_conversation
 from modeld.rpc.streaming import Stopper
 from modeld.slot import operations
 from modeld.slot.desk import Permission
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.TurnResult:
     """Streams `session/event`; a cancel answers with the final event, not with an error."""
     params = call.params(api.TurnParams)
-    require_messages(params.messages)
+    require_conversation(params.messages, params.tools)
     stopper = Stopper(daemon.slot, call)
     await daemon.own()
     entry = await daemon.slot.find(params.model)

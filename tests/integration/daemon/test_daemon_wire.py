@@ -84,6 +84,21 @@ async def test_nothing_is_answered_before_hello(models: DataRoot, method: str) -
         await raw.stream.aclose()
 
 
+async def test_a_conversation_of_the_wrong_shape_is_named_before_anything_is_loaded(models: DataRoot) -> None:
+    wrong: list[dict[str, Any]] = [{"role": "user", "content": [5, None]}]
+    asked: list[tuple[str, api.Fenced]] = [
+        ("session/turn", api.TurnParams(model="a", messages=wrong, allow_load=True)),
+        ("session/warm", api.WarmParams(model="a", messages=wrong)),
+        ("model/count", api.CountParams(model="a", messages=wrong)),
+    ]
+    async with scripted(models) as modeld, modeld.client() as client:
+        for method, params in asked:
+            with pytest.raises(InvalidParams) as caught:
+                await client.call(method, params, api.Value)
+            assert caught.value.at == "$.messages[0].content[0]"
+        assert (await client.status()).generation == 0
+
+
 async def test_unknown_methods_and_wrong_params_are_named(models: DataRoot) -> None:
     async with scripted(models) as modeld, modeld.client() as client:
         with pytest.raises(MethodNotFound) as caught:
