@@ -6,9 +6,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from engine_bench import Engine, Engines, Opener
+from engine_bench import Engine, Engines
 
+from converted import share
 from tiny_gguf import write_tiny_gguf
+
+#: Tokens of a conversation. Real weights take milliseconds for each of them, the others next to nothing: there
+#: a prompt has to be long for a cancel to meet it.
+REAL_WINDOW, FAST_WINDOW = 512, 4096
 
 
 @pytest.fixture(scope="session")
@@ -44,23 +49,35 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_gguf(tmp_path_factory.mktemp("models") / "slow.gguf", width=512, layers=8)
 
 
+@pytest.fixture(scope="session")
+def converted_smollm2(smollm2: Path, smollm2_ir: Path, engine_root: Path) -> Path:
+    """SmolLM2 for OpenVINO: its conversion is in the data root already."""
+    share(smollm2_ir, engine_root)
+    return smollm2
+
+
 @pytest.fixture(
+    scope="module",
     params=[
         "scripted",
         "llama",
         pytest.param("llama real", marks=pytest.mark.model),
         pytest.param("openvino real", marks=pytest.mark.model),
-    ]
+    ],
 )
-async def opened(request: pytest.FixtureRequest, engines: Engines) -> Opener:
-    """Every engine under the one suite: a script, tiny weights, and real ones on both."""
+async def engine(
+    request: pytest.FixtureRequest, engine_root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Engine]:
+    """Every engine under the one suite: a script, tiny weights, and real ones on both; loaded once a file."""
     backend, _, real = request.param.partition(" ")
-
-    async def open_engine(num_ctx: int = 2048) -> Engine:
+    pool = Engines(tmp_path_factory.mktemp("engine"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MODELD_DATA_ROOT", str(engine_root))
         if backend == "scripted":
             endless = {"pieces": ["one ", "two ", "three "], "endless": True}
-            return await engines.scripted(num_ctx, replies=[endless], token_s=0.001, prefill_token_s=0.0002)
-        path: Path = request.getfixturevalue("smollm2" if real else "tiny")
-        return await engines.load(backend, path, num_ctx=num_ctx)
-
-    return open_engine
+            yield await pool.scripted(FAST_WINDOW, replies=[endless], token_s=0.001, prefill_token_s=0.0002)
+        else:
+            weights = "converted_smollm2" if backend == "openvino" else "smollm2" if real else "tiny"
+            window = REAL_WINDOW if real else FAST_WINDOW
+            yield await pool.load(backend, request.getfixturevalue(weights), num_ctx=window)
+    await pool.close()

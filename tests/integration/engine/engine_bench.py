@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from modeld.engine.backends import SCRIPT_VARIABLE
 from modeld.engine.host import WorkerHost
 from modeld.engine.messages import Count, Done, Load, Loaded, Turn
+from shared.catalog.fingerprint import fingerprint
 from shared.catalog.identity import RequestedIdentity
 from shared.protocol.api import Event, Sampling, TextDelta
 from shared.settings import Settings
@@ -49,9 +50,11 @@ class Answer:
 class Engine:
     """A worker with a model in it, and the short forms that tests use."""
 
-    def __init__(self, host: WorkerHost, loaded: Loaded) -> None:
+    def __init__(self, host: WorkerHost, loaded: Loaded, window: int = 0) -> None:
+        """`window`: tokens of a conversation that were asked for."""
         self.host = host
         self.loaded = loaded
+        self.window = window
 
     async def ask(
         self,
@@ -80,6 +83,11 @@ class Engine:
         """Tokens of the whole prompt."""
         counted = await self.host.count(Count(turn=self.host.next_turn(), messages=messages, tools=[], text=None))
         return counted.total
+
+    async def long(self, tokens: int, word: str = "word") -> str:
+        """A message of `word`s whose prompt takes about `tokens` tokens, and not more."""
+        none, some = await self.count([user("")]), await self.count([user(f"{word} " * 50)])
+        return f"{word} " * ((tokens - none) * 50 // (some - none) - 1)
 
 
 class Engines:
@@ -125,7 +133,7 @@ class Engines:
             template_deadline=deadline,
             vocabulary_only=vocabulary_only,
         )
-        return Engine(host, await host.load(message, lambda _: None))
+        return Engine(host, await host.load(message, lambda _: None), num_ctx)
 
     async def scripted(self, num_ctx: int = 2048, **script: Any) -> Engine:
         """A worker that says what the script says."""
@@ -139,10 +147,7 @@ class Engines:
             await host.close(2)
 
 
-#: Opens the engine under test with a model of its own; `num_ctx` in tokens.
-Opener = Callable[..., Awaitable[Engine]]
-
-
 def identity(path: Path, backend: str = "llama", **fields: Any) -> RequestedIdentity:
     """What a load asks for."""
-    return RequestedIdentity(backend=backend, name=path.stem, digest="test", path=str(path), **fields)
+    digest = fingerprint([str(path)]) if backend == "openvino" else "test"  # by it a conversion is found again
+    return RequestedIdentity(backend=backend, name=path.stem, digest=digest, path=str(path), **fields)

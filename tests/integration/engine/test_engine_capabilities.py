@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from engine_bench import GREEDY, Engine, Engines, Opener, assistant, identity, user
+from engine_bench import Engine, Engines, assistant, identity, user
 
 from modeld.engine import messages as m
 from modeld.engine.contract import Capabilities
@@ -20,11 +20,19 @@ from shared.protocol.api import Event, Sampling, Usage
 pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.timeout(300)]
 
 FEW = Sampling(temperature=0.0, max_tokens=4)
+GREEDY = Sampling(temperature=0.0, max_tokens=12)
 SCHEMA = {
     "type": "object",
     "properties": {"color": {"enum": ["red", "green"]}},
     "required": ["color"],
     "additionalProperties": False,
+}
+PICTURE: dict[str, Any] = {
+    "role": "user",
+    "content": [
+        {"type": "text", "text": "What is this?"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+    ],
 }
 #: capability -> the test of this folder that proves both of its answers.
 PROVEN = {
@@ -59,32 +67,35 @@ async def work(engine: Engine, job: type[Any], **fields: Any) -> m.Done:
 
 
 def about(subject: str) -> list[dict[str, str]]:
-    return [user(f"{subject}: " + "the river runs through the valley and turns the mill " * 30)]
+    """No subject twice: each test finds nothing of its own warm."""
+    return [user(f"{subject}: " + "the river runs through the valley and turns the mill " * 12)]
 
 
-async def test_parked_conversations_come_back_where_the_engine_parks(opened: Opener) -> None:
-    engine = await opened(num_ctx=4096)
-    first = await engine.ask(about("Rivers"), FEW)
-    for subject in ("Hills", "Mills", "Towns", "Roads"):
-        await engine.ask(about(subject), FEW)
+async def kept(engine: Engine) -> m.Account:
     account = await engine.host.sample()
     assert account is not None
+    return account
+
+
+async def test_parked_conversations_come_back_where_the_engine_parks(engine: Engine) -> None:
+    first = await engine.ask(about("Rivers"), FEW)
+    for subject in ("Hills", "Mills"):  # more than idle lanes may hold
+        await engine.ask(about(subject), FEW)
+    account = await kept(engine)
     assert (account.parked > 0) == able(engine).snapshot
     assert (account.parked_bytes > 0) == able(engine).snapshot
     back = await engine.ask(about("Rivers"), FEW)
     assert back.text == first.text
     if able(engine).snapshot:
-        assert back.done.usage.prefilled <= 64
+        assert back.done.usage.prefilled <= 64 < back.done.usage.reused
     await work(engine, m.TrimParked, limit=0)
-    trimmed = await engine.host.sample()
-    assert trimmed is not None
+    trimmed = await kept(engine)
     assert (trimmed.parked, trimmed.parked_bytes) == (0, 0)
     assert (await engine.ask(about("Rivers"), FEW)).text == first.text
 
 
-async def test_a_conversation_is_cut_where_the_engine_can_cut(opened: Opener) -> None:
-    engine = await opened()
-    story = "the river runs through the valley and turns the mill " * 20
+async def test_a_conversation_is_cut_where_the_engine_can_cut(engine: Engine) -> None:
+    story = "the river runs through the valley and turns the mill " * 14
     await engine.ask([user(story + "Now tell me of the mill.")], FEW)
     other = await engine.ask([user(story + "Or of the bridge beside it?")], FEW)
     shared_words = await engine.count([user(story)])
@@ -95,21 +106,18 @@ async def test_a_conversation_is_cut_where_the_engine_can_cut(opened: Opener) ->
     )
 
 
-async def test_no_more_lanes_are_used_than_the_engine_has(opened: Opener) -> None:
-    engine = await opened(num_ctx=4096)
+async def test_no_more_lanes_are_used_than_the_engine_has(engine: Engine) -> None:
     assert able(engine).lanes >= 1
-    for subject in ("Rivers", "Hills", "Mills", "Towns"):
-        await engine.ask(about(subject), FEW)
-        account = await engine.host.sample()
-        assert account is not None
+    for subject in ("lakes", "woods", "fields", "farms", "roads"):
+        await engine.ask(f"Tell me of {subject}.", FEW)
+        account = await kept(engine)
         assert 1 <= account.lanes_used <= able(engine).lanes
         assert account.rss_bytes > 0
         assert (account.running, account.stage) == (None, "idle")
 
 
-async def test_fill_in_the_middle_where_the_vocabulary_has_its_marks(opened: Opener) -> None:
-    engine = await opened()
-    chat = about("Rivers")
+async def test_fill_in_the_middle_where_the_vocabulary_has_its_marks(engine: Engine) -> None:
+    chat = about("Bridges")
     said = await engine.ask(chat, FEW)
     fill = {"prefix": "def add(a, b):\n    return ", "suffix": "\n", "params": FEW}
     if not able(engine).fim:
@@ -121,20 +129,18 @@ async def test_fill_in_the_middle_where_the_vocabulary_has_its_marks(opened: Ope
         assert done.finish_reason in ("stop", "length")
     going_on = [*chat, assistant(said.text), user("and more")]
     after = await engine.ask(going_on, FEW)
-    assert after.done.usage.reused >= said.done.usage.prefilled * 0.9, "a fill costs no chat its lane"
+    assert after.done.usage.reused >= await engine.count(chat) * 0.9, "a fill costs no chat its lane"
 
 
-async def test_a_warm_up_is_what_the_next_turn_reuses(opened: Opener) -> None:
-    engine = await opened()
-    messages = about("Rivers")
+async def test_a_warm_up_is_what_the_next_turn_reuses(engine: Engine) -> None:
+    messages = about("Wells")
     done = await work(engine, m.Warm, messages=messages, tools=[])
     assert (done.usage.generated, done.finish_reason) == (0, "stop")
     answer = await engine.ask(messages, FEW)
-    assert answer.done.usage.reused >= done.usage.prefilled * 0.9
+    assert answer.done.usage.reused >= await engine.count(messages) * 0.9
 
 
-async def test_a_schema_binds_the_answer_where_the_engine_has_grammars(opened: Opener) -> None:
-    engine = await opened()
+async def test_a_schema_binds_the_answer_where_the_engine_has_grammars(engine: Engine) -> None:
     asked = Sampling(temperature=0.0, max_tokens=64, json_schema=SCHEMA)
     if not able(engine).grammar:
         with pytest.raises(UnsupportedFeature):
@@ -146,13 +152,25 @@ async def test_a_schema_binds_the_answer_where_the_engine_has_grammars(opened: O
     assert free.done.finish_reason in ("stop", "length"), "the next turn is bound by nothing"
 
 
-async def test_a_model_without_a_projector_does_not_see(opened: Opener) -> None:
+async def test_a_model_without_a_projector_does_not_see(engine: Engine) -> None:
     """With one it does: test_engine_sight.py."""
-    assert able(await opened()).vision is False
+    assert able(engine).vision is False
 
 
-async def test_vectors_where_the_engine_makes_them(opened: Opener) -> None:
-    engine = await opened()
+async def test_an_image_is_refused_and_never_left_out(engine: Engine) -> None:
+    with pytest.raises(UnsupportedFeature, match="image_url"):
+        await engine.ask([PICTURE])
+    with pytest.raises(UnsupportedFeature, match="image_url"):
+        await engine.count([PICTURE])
+    words = {"role": "user", "content": [{"type": "text", "text": "Only words."}]}
+    assert (await engine.ask([words], FEW)).done.usage.generated > 0
+    total = await engine.count([user("Only words.")])
+    assert total == await engine.count([words]), "the same words, the same tokens"
+    again = (await engine.ask([user("Only words.")], FEW)).done.usage
+    assert again.prefilled <= 2, "and they are warm"
+
+
+async def test_vectors_where_the_engine_makes_them(engine: Engine) -> None:
     before = await engine.ask("Say it again.", GREEDY)
     texts = ["the mill turns", "the mill turns", "a quiet town"]
     if not able(engine).embeddings:
@@ -173,9 +191,8 @@ async def test_a_model_that_makes_vectors_only_refuses_to_chat(engines: Engines,
     assert len((await work(engine, m.Embed, texts=["one"])).vectors) == 1
 
 
-async def test_steps_are_a_turn_in_pieces(opened: Opener) -> None:
-    engine = await opened()
-    whole = await engine.ask(about("Rivers"), GREEDY)
+async def test_steps_are_a_turn_in_pieces(engine: Engine) -> None:
+    whole = await engine.ask("And now of boats.", GREEDY)
     fresh = [user("Something else altogether.")]
     once = await engine.ask(fresh, GREEDY)
     events: list[Event] = []
@@ -194,7 +211,7 @@ async def test_steps_are_a_turn_in_pieces(opened: Opener) -> None:
     # A turn that was left open is closed by whatever comes next.
     await step(m.EnsurePrefix, messages=fresh, tools=[], params=GREEDY)
     await step(m.PrefillSuffix)
-    assert (await engine.ask(about("Rivers"), GREEDY)).text == whole.text
+    assert (await engine.ask("And now of boats.", GREEDY)).text == whole.text
     assert (await step(m.EndSteps)).state_valid
 
 
@@ -211,7 +228,7 @@ async def test_a_cancelled_load_is_a_failed_load_and_the_worker_can_be_closed(
         path.write_text('{"load_s": 30}')
         host = await engines.start(backend, environ={**os.environ, SCRIPT_VARIABLE: str(path)})
     else:
-        path = request.getfixturevalue("smollm2" if backend == "openvino" else "tiny")
+        path = request.getfixturevalue("converted_smollm2" if backend == "openvino" else "tiny")
         host = await engines.start(backend)
     await host.imported()
     message = m.Load(turn=host.next_turn(), identity=identity(path, backend), model={}, num_ctx=1024, threads=1)

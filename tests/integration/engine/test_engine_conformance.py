@@ -5,22 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from engine_bench import GREEDY, Engines, Opener, assistant, identity, user
+from engine_bench import Engine, Engines, assistant, identity, user
 
 from modeld.engine.messages import Load
 from shared.errors import BackendUnavailable, ContextOverflow, EngineFailed
 from shared.protocol.api import Event, Prefill, Prefix, Sampling, TextDelta
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.timeout(90)]  # a real model, on a busy machine
-LONG = "word " * 300
+GREEDY = Sampling(temperature=0.0, max_tokens=12)
 #: One token: a model that has anything to say ends by its limit, whatever it would have said.
 BRIEF = Sampling(temperature=0.0, max_tokens=1)
 
 
-async def test_a_load_answers_with_the_values_in_use(opened: Opener) -> None:
-    engine = await opened(num_ctx=1024)
+async def test_a_load_answers_with_the_values_in_use(engine: Engine) -> None:
     used = engine.loaded.identity
-    assert used.num_ctx == 1024
+    assert used.num_ctx == engine.window
     assert used.num_batch > 0
     assert used.device
     assert len(used.template_digest) == 64
@@ -30,9 +29,8 @@ async def test_a_load_answers_with_the_values_in_use(opened: Opener) -> None:
     assert engine.loaded.capabilities["reuse_counts"] is True
 
 
-async def test_a_turn_tells_its_stages_in_order_and_its_counts_exactly(opened: Opener) -> None:
-    engine = await opened()
-    messages = [user("Tell me something about the weather.")]
+async def test_a_turn_tells_its_stages_in_order_and_its_counts_exactly(engine: Engine) -> None:
+    messages = [user("Tell me something about the weather.")]  # the first turn of this engine: nothing is warm
     answer = await engine.ask(messages, Sampling(temperature=0.0, max_tokens=10))
     kinds = [type(event).__name__ for event in answer.events]
     assert kinds[0] == "Prefix"
@@ -48,20 +46,18 @@ async def test_a_turn_tells_its_stages_in_order_and_its_counts_exactly(opened: O
     assert 0 < answer.done.prefill_s <= answer.done.first_token_s
 
 
-async def test_the_next_turn_prefills_only_what_is_new(opened: Opener) -> None:
-    engine = await opened()
-    first = [user(LONG)]
+async def test_the_next_turn_prefills_only_what_is_new(engine: Engine) -> None:
+    first = [user(await engine.long(300))]
     said = await engine.ask(first, GREEDY)
     second = [*first, assistant(said.text), user("and more")]
     answer = await engine.ask(second, GREEDY)
     total = await engine.count(second)
     assert answer.done.usage.reused + answer.done.usage.prefilled == total
-    assert answer.done.usage.reused > said.done.usage.prefilled * 0.9
+    assert answer.done.usage.reused > await engine.count(first) * 0.9
     assert answer.of(Prefix)[0].reused == answer.done.usage.reused
 
 
-async def test_greedy_answers_repeat(opened: Opener) -> None:
-    engine = await opened()
+async def test_greedy_answers_repeat(engine: Engine) -> None:
     first = await engine.ask("Say it again.", GREEDY)
     await engine.ask("Something else.", GREEDY)
     again = await engine.ask("Say it again.", GREEDY)
@@ -69,8 +65,7 @@ async def test_greedy_answers_repeat(opened: Opener) -> None:
     assert (await engine.ask("Something else.", BRIEF)).done.finish_reason == "length"
 
 
-async def test_a_cancel_in_decode_ends_the_turn_and_leaves_the_next_as_a_fresh_one(opened: Opener) -> None:
-    engine = await opened()
+async def test_a_cancel_in_decode_ends_the_turn_and_leaves_the_next_as_a_fresh_one(engine: Engine) -> None:
     fresh = await engine.ask("Count to a thousand.", GREEDY)
 
     def stop(turn: int, event: Event) -> None:
@@ -86,67 +81,60 @@ async def test_a_cancel_in_decode_ends_the_turn_and_leaves_the_next_as_a_fresh_o
     assert again.text == fresh.text
 
 
-async def test_a_cancel_in_prefill_ends_the_turn_and_leaves_the_next_as_a_fresh_one(opened: Opener) -> None:
-    engine = await opened(num_ctx=4096)
+async def test_a_cancel_in_prefill_ends_the_turn_and_leaves_the_next_as_a_fresh_one(engine: Engine) -> None:
     short = await engine.ask("Hello.", GREEDY)
 
     def stop(turn: int, event: Event) -> None:
         if isinstance(event, Prefix):
             engine.host.cancel(turn)
 
-    cut = await engine.ask(LONG * 2, GREEDY, on_event=stop)
+    cut = await engine.ask(await engine.long(engine.window * 3 // 4, "other"), GREEDY, on_event=stop)
     assert cut.done.finish_reason == "cancelled"
     assert cut.done.state_valid
     assert cut.text == ""
     assert (await engine.ask("Hello.", GREEDY)).text == short.text
 
 
-async def test_a_cancel_that_comes_late_touches_nobody(opened: Opener) -> None:
-    engine = await opened()
+async def test_a_cancel_that_comes_late_touches_nobody(engine: Engine) -> None:
     done = (await engine.ask("One.", GREEDY)).done
     engine.host.cancel(done.turn)
     after = await engine.ask("Two.", BRIEF)
     assert (after.done.finish_reason, after.done.usage.generated) == ("length", 1)
 
 
-async def test_a_cancel_that_comes_early_stops_exactly_that_turn(opened: Opener) -> None:
-    engine = await opened()
+async def test_a_cancel_that_comes_early_stops_exactly_that_turn(engine: Engine) -> None:
     engine.host.cancel(engine.host._turn + 1)
     assert (await engine.ask("One.", GREEDY)).done.finish_reason == "cancelled"
     assert (await engine.ask("Two.", BRIEF)).done.finish_reason == "length"
 
 
-async def test_a_prompt_over_the_window_is_refused_with_its_numbers(opened: Opener) -> None:
-    engine = await opened(num_ctx=256)
-    messages = [user("word " * 400)]
+async def test_a_prompt_over_the_window_is_refused_with_its_numbers(engine: Engine) -> None:
+    messages = [user(await engine.long(engine.window * 3 // 2))]
     with pytest.raises(ContextOverflow) as refused:
         await engine.ask(messages)
-    assert refused.value.context == 256
+    assert refused.value.context == engine.window
     assert refused.value.resident + refused.value.additional == await engine.count(messages)
     assert (await engine.ask("short", BRIEF)).done.finish_reason == "length"
 
 
-async def test_a_full_window_ends_with_its_own_reason(opened: Opener) -> None:
-    engine = await opened(num_ctx=256)
-    messages = [user("Go on for ever.")]
+async def test_a_full_window_ends_with_its_own_reason(engine: Engine) -> None:
+    messages = [user(await engine.long(engine.window - 24, "ever"))]
     answer = await engine.ask(messages, Sampling(temperature=0.0, logit_bias={}))
-    room = 256 - await engine.count(messages)
+    room = engine.window - await engine.count(messages)
     whole = answer.done.usage.generated == room  # a real model may find its end before
     assert answer.done.finish_reason == ("context_full" if whole else "stop")
     assert answer.done.usage.generated <= room
 
 
-async def test_a_stop_string_ends_the_answer_and_never_shows(opened: Opener) -> None:
-    engine = await opened()
+async def test_a_stop_string_ends_the_answer_and_never_shows(engine: Engine) -> None:
     whole = (await engine.ask("Stop somewhere.", GREEDY)).text
     stop = whole[len(whole) // 2 : len(whole) // 2 + 4]
-    answer = await engine.ask("Stop somewhere.", Sampling(temperature=0.0, max_tokens=24, stop=[stop]))
+    answer = await engine.ask("Stop somewhere.", Sampling(temperature=0.0, max_tokens=12, stop=[stop]))
     assert answer.done.finish_reason == "stop"
     assert answer.text == whole[: whole.index(stop)]
 
 
-async def test_tokens_are_counted_beside_a_decode(opened: Opener) -> None:
-    engine = await opened()
+async def test_tokens_are_counted_beside_a_decode(engine: Engine) -> None:
     alone = await engine.count([user("How many?")])
     counted: list[int] = []
 
@@ -173,8 +161,8 @@ async def test_tokens_are_counted_beside_a_decode(opened: Opener) -> None:
     assert counted == [alone]
 
 
-async def test_a_killed_worker_fails_the_turn_at_once(opened: Opener) -> None:
-    engine = await opened()
+async def test_a_killed_worker_fails_the_turn_at_once(engine: Engine) -> None:
+    """The last one that uses the worker of this file."""
 
     def kill(_: int, event: Event) -> None:
         if isinstance(event, TextDelta):

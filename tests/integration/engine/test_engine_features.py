@@ -1,21 +1,20 @@
-"""Fills between keystrokes, vectors in batches, adapters, and what an engine does not see."""
+"""Fills between keystrokes, vectors in batches, and adapters."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import anyio
 import gguf
 import numpy as np
 import pytest
-from engine_bench import GREEDY, Engine, Engines, user
+from engine_bench import GREEDY, Engine, Engines
 
 from modeld.engine import messages as m
 from modeld.engine.llama.embedding import Embedder, packed
 from modeld.engine.llama.model import FILL_TOKENS
-from shared.errors import ContextOverflow, ModelLoadFailed, UnsupportedFeature
+from shared.errors import ContextOverflow, ModelLoadFailed
 from shared.protocol.api import Event, Prefill, Sampling
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
@@ -186,29 +185,3 @@ async def test_an_adapter_that_does_not_fit_fails_the_load_by_its_name(
         await engines.load("llama", tiny, adapters=(str(path),))
     assert failed.value.stage == "weights"
     assert failed.value.reason
-
-
-# --- images ------------------------------------------------------------------------------------
-
-PICTURE: dict[str, Any] = {
-    "role": "user",
-    "content": [
-        {"type": "text", "text": "What is this?"},
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
-    ],
-}
-
-
-@pytest.mark.parametrize("backend", ["llama", pytest.param("openvino", marks=pytest.mark.model)])
-async def test_an_image_is_refused_and_never_left_out(
-    engines: Engines, backend: str, request: pytest.FixtureRequest
-) -> None:
-    engine = await engines.load(backend, request.getfixturevalue("tiny" if backend == "llama" else "smollm2"))
-    assert engine.loaded.capabilities["vision"] is False
-    with pytest.raises(UnsupportedFeature, match="image_url"):
-        await engine.ask([PICTURE])
-    with pytest.raises(UnsupportedFeature, match="image_url"):
-        await engine.count([PICTURE])
-    words = {"role": "user", "content": [{"type": "text", "text": "Only words."}]}
-    assert (await engine.ask([words], FEW)).done.usage.generated > 0
-    assert (await engine.ask([user("Only words.")], FEW)).done.usage.prefilled <= 2, "the same words, the same tokens"
