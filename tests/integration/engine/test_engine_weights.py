@@ -24,7 +24,7 @@ def about(subject: str, sentences: int) -> list[dict[str, str]]:
 
 
 async def test_smollm2_knows_the_capital_of_france(engines: Engines, smollm2: Path) -> None:
-    engine = await engines.load("llama", smollm2, threads=0)
+    engine = await engines.load("llama", smollm2, threads=1)
     answer = await engine.ask([SYSTEM, user("What is the capital of France?")], SHORT)
     assert "Paris" in answer.text
     assert answer.done.finish_reason == "stop"
@@ -33,12 +33,12 @@ async def test_smollm2_knows_the_capital_of_france(engines: Engines, smollm2: Pa
 
 async def test_gemma3_continues_and_adds_its_begin_mark_once(engines: Engines, gemma3: Path) -> None:
     engine = await engines.load(
-        "llama", gemma3, threads=0, model={"template": "{{ bos_token }}{{ messages[0]['content'] }}"}
+        "llama", gemma3, threads=1, model={"template": "{{ bos_token }}{{ messages[0]['content'] }}"}
     )
     assert engine.loaded.identity.bos_policy == "add"
     assert engine.loaded.capabilities["trim"] is False
     one = await engine.count([user("The capital of France is the city of")])
-    plain = await engines.load("llama", gemma3, threads=0, model={"template": "{{ messages[0]['content'] }}"})
+    plain = await engines.load("llama", gemma3, threads=1, model={"template": "{{ messages[0]['content'] }}"})
     assert one == await plain.count([user("The capital of France is the city of")])
     answer = await engine.ask("The capital of France is the city of", Sampling(temperature=0.0, max_tokens=8))
     assert "Paris" in answer.text
@@ -49,7 +49,7 @@ async def test_coming_back_to_a_parked_conversation_costs_its_new_tokens(
     engines: Engines, weights: str, request: pytest.FixtureRequest
 ) -> None:
     engine = await engines.load(
-        "llama", request.getfixturevalue(weights), num_ctx=4096, parked_bytes=256 << 20, threads=0
+        "llama", request.getfixturevalue(weights), num_ctx=4096, parked_bytes=256 << 20, threads=1
     )
     few = Sampling(temperature=0.0, max_tokens=4)
     first, second = about("Rivers", 30), about("Hills", 30)
@@ -91,7 +91,7 @@ async def test_a_cancel_is_heard_within_one_graph_node_and_leaves_a_sound_engine
     engines: Engines, smollm2: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """The times are recorded, not asserted (bench asserts them); that a batch is left in its middle is."""
-    engine = await engines.load("llama", smollm2, num_ctx=4096, threads=0)
+    engine = await engines.load("llama", smollm2, num_ctx=4096, threads=1)
     fresh = await engine.ask([SYSTEM, user("What is the capital of France?")], SHORT)
     whole = await engine.ask(about("Whole", 30), Sampling(temperature=0.0, max_tokens=1))
     prefill = await cancelled_after(engine, about("Cut", 30), Prefix, 0.1)

@@ -75,7 +75,7 @@ def runner(
         engine = make_engine(backend, AbortFlag())
         engine.prepare()
         identity = RequestedIdentity(backend=backend, name="smollm2", digest="test-grammar", path=str(smollm2))
-        loaded = engine.load(LoadRequest(identity=identity, model={}, num_ctx=2048), lambda done, of: None)
+        loaded = engine.load(LoadRequest(identity=identity, model={}, num_ctx=2048, threads=1), lambda done, of: None)
 
     def of(mark: str) -> TurnRunner:
         from msgspec.structs import replace

@@ -19,7 +19,7 @@ SHORT = 16
 def request_for(path: Path, **identity: Any) -> LoadRequest:
     """A load of `path` as the daemon would ask for it."""
     asked = {"backend": "openvino", "name": path.stem, "digest": f"test-{path.stem}", "path": str(path), **identity}
-    return LoadRequest(identity=RequestedIdentity(**asked), model={}, num_ctx=NUM_CTX)
+    return LoadRequest(identity=RequestedIdentity(**asked), model={}, num_ctx=NUM_CTX, threads=1)
 
 
 class Bench:
