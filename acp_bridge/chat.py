@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -141,7 +141,8 @@ async def _converse(peer: Peer, screen: Screen, prompt: str, options: argparse.N
     await peer.request("initialize", {"protocolVersion": 1, "clientInfo": {"name": "acp-bridge chat", "version": "1"}})
     made = await peer.request("session/new", {"cwd": os.getcwd(), "mcpServers": []})
     session = screen.session = made["sessionId"]
-    for option, value in (("mode", "ask"), ("model", options.model)):
+    model = screen.whole(options.model, offered(made)) if options.model else None
+    for option, value in (("mode", "ask"), ("model", model)):
         if value:
             setting = {"sessionId": session, "configId": option, "value": value}
             await peer.request("session/set_config_option", setting)
@@ -149,6 +150,12 @@ async def _converse(peer: Peer, screen: Screen, prompt: str, options: argparse.N
     done = await peer.request("session/prompt", {"sessionId": session, "prompt": blocks})
     screen.end(done)
     return 130 if done["stopReason"] == "cancelled" else 0
+
+
+def offered(made: Mapping[str, Any]) -> list[str]:
+    """The models that the answer to session/new offers. Pure."""
+    models = [option for option in made.get("configOptions") or () if option["id"] == "model"]
+    return [choice["value"] for option in models for group in option["options"] for choice in group["options"]]
 
 
 class Screen:
@@ -163,6 +170,16 @@ class Screen:
         self._terminal = sys.stderr.isatty()
         self._line = ""
         self._text: list[str] = []
+
+    def whole(self, typed: str, models: Sequence[str]) -> str:
+        """The name that was typed, or the only one that begins so; it is said which."""
+        from shared.catalog.names import begun
+
+        found = None if typed in models else begun(typed, models)
+        if found is None:
+            return typed
+        sys.stderr.write(f"acp-bridge: {typed} is short for {found}\n")
+        return found
 
     def update(self, note: Notification) -> None:
         """One session/update."""

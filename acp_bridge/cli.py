@@ -112,7 +112,9 @@ def _install(parser: argparse.ArgumentParser) -> None:
 
 def _chat(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("prompt", help="what to say; `-` reads it from standard input")
-    parser.add_argument("--model", help="which model answers (and is remembered for this folder)")
+    parser.add_argument(
+        "--model", help="which model answers, by its name or how that begins (and is remembered for this folder)"
+    )
     parser.add_argument("--start", action="store_true", help="start modeld if it is not running")
     parser.add_argument("--keep", action="store_true", help="leave the modeld that --start started running")
     parser.add_argument("--switch", action="store_true", help="switch models also while another client uses one")

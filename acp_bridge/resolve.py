@@ -38,10 +38,9 @@ def checked_pick(value: object, offered: Sequence[str]) -> str:
     """A value that an editor wants to set. Raises ModelNotFound with near names, or for what is no name."""
     if isinstance(value, str) and value in offered:
         return value
-    import difflib  # only for a mistake
+    from shared.catalog.names import nearest  # only for a mistake
 
-    near = difflib.get_close_matches(str(value), offered, n=3, cutoff=0.5)
-    raise ModelNotFound(requested=str(value), near=near)
+    raise ModelNotFound(requested=str(value), near=nearest(str(value), offered))
 
 
 class HealDebounce:

@@ -17,6 +17,7 @@ from shared.version import __version__
 from shared.words import is_text
 
 Command = Callable[[argparse.Namespace], int]
+NAMED = "its name, or how that begins where only one does"
 FIRST_STEPS = """first steps:
   modeld pull starter       a small model
   modeld start              the daemon
@@ -121,10 +122,10 @@ def _model_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     library.add_argument("action", nargs="?", choices=("add", "refresh"), help="add a folder; look again")
     library.add_argument("folder", nargs="?", help="for add")
     describe = add("describe", "a model's abilities and what loading it would take", "describe", reads=True)
-    describe.add_argument("model")
+    describe.add_argument("model", help=NAMED)
     _config(describe)
     load = add("load", "make a model resident", "load", reads=True)
-    load.add_argument("model")
+    load.add_argument("model", help=NAMED)
     load.add_argument("--switch", action="store_true", help="unload the active model for it, with its warm context")
     load.add_argument(
         "--wait", type=_number(float, 0), metavar="SECONDS", nargs="?", const=-1.0, help="wait while it is busy"
@@ -137,7 +138,7 @@ def _model_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
     unload.add_argument("--cancel", action="store_true", help="end the running turn of whoever has it")
     configure = add("configure", "settings kept for a model", "configure", reads=True)
-    configure.add_argument("model")
+    configure.add_argument("model", help=NAMED)
     _config(configure)
     pull = add("pull", "fetch a model: starter, hf:owner/repo[:pattern], a URL or a file", "pull", reads=True)
     pull.add_argument("source")
@@ -146,7 +147,7 @@ def _model_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     parked = add("parked", "conversations kept on disk", "parked", reads=True)
     parked.add_argument("--clear", action="store_true", help="delete them all")
     remove = add("rm", "remove a model that modeld fetched", "rm", reads=True)
-    remove.add_argument("model")
+    remove.add_argument("model", help="its whole name")
 
 
 def _number(kind: type[int | float], least: int) -> Callable[[str], float]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 
 from modeld.cli import codes
+from modeld.cli.client import Connection
 from modeld.cli.context import Context, load_config, print_json, size_text
+from modeld.cli.naming import by_name
 from shared.protocol import api
 from shared.words import counted
 
 
 def main(options: argparse.Namespace) -> int:
     """Raises ModelNotFound and the typed daemon errors."""
-    params = api.DescribeParams(model=options.model, config=load_config(options))
-    info = Context().with_daemon(lambda connection: connection.call("model/describe", params, api.ModelInfo))
+    info = Context().with_daemon(lambda connection: _describe(connection, options))
     if options.json:
         print_json(info)
         return codes.OK
@@ -27,6 +28,14 @@ def main(options: argparse.Namespace) -> int:
     for warning in info.warnings:
         print(f"  note      {warning}")
     return codes.OK
+
+
+async def _describe(connection: Connection, options: argparse.Namespace) -> api.ModelInfo:
+    async def describe(name: str) -> api.ModelInfo:
+        params = api.DescribeParams(model=name, config=load_config(options))
+        return await connection.call("model/describe", params, api.ModelInfo)
+
+    return await by_name(connection, options.model, describe)
 
 
 def plan_text(plan: api.MemoryPlan) -> str:

@@ -9,6 +9,7 @@ import sys
 from modeld.cli import codes
 from modeld.cli.client import Connection
 from modeld.cli.context import Context, Progress, config_words, load_config, on_busy, print_json, show_event, size_text
+from modeld.cli.naming import by_name
 from shared.errors import ModelSwitchRequired
 from shared.protocol import api
 from shared.remedy import called
@@ -24,7 +25,7 @@ def main(options: argparse.Namespace) -> int:
         sys.stderr.write(f"modeld: {consequence(error.active, error.requested)}\n")
         if error.in_use_by:
             sys.stderr.write(f"modeld: {error.active} is in use by {', '.join(error.in_use_by)}\n")
-        again = shlex.join(["load", options.model, *config_words(options), "--switch"])
+        again = shlex.join(["load", str(error.requested), *config_words(options), "--switch"])
         sys.stderr.write(f"modeld: run `{called('modeld')} {again}` to do it\n")
         return codes.REFUSED
     finally:
@@ -50,14 +51,14 @@ async def _load(connection: Connection, options: argparse.Namespace, progress: P
         show_event(progress, event)
 
     busy, wait = on_busy(options)
-    params = api.LoadParams(
-        model=options.model,
-        config=load_config(options),
-        allow_switch=options.switch,
-        on_busy=busy,
-        wait_s=wait,
-    )
-    return await connection.call("model/load", params, api.LoadResult, seen, limit=None)
+
+    async def load(name: str) -> api.LoadResult:
+        params = api.LoadParams(
+            model=name, config=load_config(options), allow_switch=options.switch, on_busy=busy, wait_s=wait
+        )
+        return await connection.call("model/load", params, api.LoadResult, seen, limit=None)
+
+    return await by_name(connection, options.model, load)
 
 
 def consequence(active: str, requested: str) -> str:

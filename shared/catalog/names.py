@@ -92,6 +92,13 @@ def remember(known: Mapping[str, str], rows: Iterable[tuple[str, str, str]]) -> 
     return dict(list(names.items())[surplus:])
 
 
+def begun(typed: str, candidates: Iterable[str]) -> str | None:
+    """The one name that begins as a person typed it, case aside; None where none or several do."""
+    wanted = typed.casefold()
+    found = [candidate for candidate in candidates if wanted and candidate.casefold().startswith(wanted)]
+    return found[0] if len(found) == 1 else None
+
+
 def nearest(name: str, candidates: Iterable[str], most: int = 5) -> list[str]:
     """The names that were probably meant, best first: like the whole, the beginning or a part of one."""
     import difflib  # 5 ms, only on a miss

@@ -24,7 +24,9 @@ async def handle(window: Window, params: wire.DescribeParams) -> wire.Descriptio
     shown = await listing(window, core)
     model = next((model for model in shown.models if model.id == params.model), None)
     if model is None:
-        raise ModelNotFound(requested=params.model, near=[model.id for model in shown.models][:3])
+        from shared.catalog.names import nearest
+
+        raise ModelNotFound(requested=params.model, near=nearest(params.model, [one.id for one in shown.models]))
     info = await _info(core, params) if model.group != "remote" else None
     fit = model.fit
     if info is not None and info.plan is not None:

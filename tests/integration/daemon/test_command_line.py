@@ -104,6 +104,22 @@ def test_a_whole_day(modeld: Command) -> None:
     modeld("status", code=codes.NOT_RUNNING)
 
 
+def test_how_a_name_begins_is_enough_but_not_to_remove(modeld: Command) -> None:
+    write_models(modeld.root, "gemma-3-270m", "smollm2-135m-q4_1", "smollm2-360m-q4_1")
+    modeld("start", "--backend", "scripted")
+    loaded = modeld("load", "Gemma")
+    assert loaded.stdout.startswith("gemma-3-270m is loaded")
+    assert loaded.stderr == "modeld: Gemma is short for gemma-3-270m\n"
+    refused = modeld("load", "smollm2-1", code=codes.REFUSED).stderr
+    assert "load smollm2-135m-q4_1 --switch`" in refused
+    assert "gemma-3-270m: " in modeld("describe", "gemma").stdout
+    assert "The settings of gemma-3-270m are kept." in modeld("configure", "gemma", "--ctx", "1024").stdout
+    several = modeld("load", "smollm2", code=codes.NOT_FOUND).stderr
+    assert "smollm2-135m-q4_1" in several
+    assert "smollm2-360m-q4_1" in several
+    assert "gemma-3-270m" in modeld("rm", "gemma", code=codes.NOT_FOUND).stderr
+
+
 def test_starters_that_race_leave_one_daemon(modeld: Command) -> None:
     with ThreadPoolExecutor(4) as pool:
         done = list(pool.map(lambda _: modeld("start", "--backend", "scripted"), range(4)))

@@ -114,6 +114,9 @@ def test_a_wrong_pick_names_what_is_near() -> None:
     with pytest.raises(ModelNotFound) as wrong:
         checked_pick("smolm2", ["smollm2", "gemma"])
     assert wrong.value.near == ["smollm2"]
+    with pytest.raises(ModelNotFound) as short:
+        checked_pick("smollm2", ["smollm2-135m-instruct-q4_1", "gemma"])
+    assert short.value.near == ["smollm2-135m-instruct-q4_1"], "a pick is a whole name, and how it begins is near"
     with pytest.raises(ModelNotFound):
         checked_pick(7, ["a"])
 

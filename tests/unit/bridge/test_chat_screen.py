@@ -9,7 +9,7 @@ import sys
 import msgspec
 import pytest
 
-from acp_bridge.chat import Screen, summary
+from acp_bridge.chat import Screen, offered, summary
 from shared.protocol.message import Notification
 
 pytestmark = pytest.mark.unit
@@ -63,3 +63,18 @@ def test_a_speed_is_told_where_there_was_one() -> None:
     one = "m · 5 prompt tokens (0 reused) · 1 generated · first token after 0.50 s"
     assert summary({**numbers, "generated": 1}) == one
     assert summary({**numbers, "generated": 2}).endswith("10320.6 tokens/s")
+
+
+def test_a_model_may_be_named_by_how_its_name_begins(capsys: pytest.CaptureFixture[str]) -> None:
+    groups = [{"options": [{"value": "gemma-3-270m"}]}, {"options": [{"value": "vllm/big"}, {"value": "gemma"}]}]
+    models = offered(
+        {"configOptions": [{"id": "mode", "options": [{"value": "ask"}]}, {"id": "model", "options": groups}]}
+    )
+    assert models == ["gemma-3-270m", "vllm/big", "gemma"]
+    screen = Screen(quiet=False, switch=False)
+    assert screen.whole("gemma", models) == "gemma"
+    assert screen.whole("nothing", models) == "nothing"
+    assert capsys.readouterr().err == ""
+    assert screen.whole("vllm", models) == "vllm/big"
+    assert capsys.readouterr().err == "acp-bridge: vllm is short for vllm/big\n"
+    assert offered({}) == []

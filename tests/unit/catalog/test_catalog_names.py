@@ -96,3 +96,11 @@ def test_nearest_names() -> None:
 def test_split_stems() -> None:
     assert names.split_stem("big-00002-of-00009") == ("big", 2, 9)
     assert names.split_stem("big-2-of-9") is None
+
+
+def test_how_a_name_begins_is_enough_where_only_one_does() -> None:
+    listed = ["smollm2-135m-instruct-q4_1", "smollm2-360m", "gemma-3-270m", "Ümlaut"]
+    assert names.begun("gemma", listed) == "gemma-3-270m"
+    assert names.begun("SmolLM2-135", listed) == listed[0]
+    assert names.begun("ümlaut", listed) == "Ümlaut"
+    assert [names.begun(typed, listed) for typed in ("smollm2", "gemma-4", "3-270m", "")] == [None] * 4
