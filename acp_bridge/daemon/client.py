@@ -302,16 +302,22 @@ class Daemon:
                     raise
             except (PeerGone, Silent) as error:
                 self._leave(link)
-                raise await self._broken_off(error) from error
+                raise await self._broken_off(link, error) from error
             except BadAnswer as error:
                 raise DaemonUnreachable(hint=str(error), retryable=False) from error
             await cancel.race(lambda: anyio.sleep(self._settings.away_check / 5))
         raise DaemonRestarting(hint="the owner keeps changing", retryable=True)
 
-    async def _broken_off(self, error: PeerGone | Silent) -> DaemonRestarting:
-        """Why a connection ended in the middle of a turn, as far as the records tell it."""
-        found = (await anyio.to_thread.run_sync(self._dialler.detect)).error(str(error))
-        return found if isinstance(found, DaemonRestarting) else DaemonRestarting(hint=str(error), retryable=True)
+    async def _broken_off(self, link: Link, error: PeerGone | Silent) -> DaemonRestarting:
+        """Why a connection ended in the middle of a turn, as far as the records tell it soon after."""
+        found = await anyio.to_thread.run_sync(self._dialler.detect)
+        for pause in () if isinstance(error, Silent) else (*FIRST_LOOKS_S, self._settings.away_check):
+            if all(target.instance != link.instance for target in found.targets):
+                break
+            await anyio.sleep(pause)
+            found = await anyio.to_thread.run_sync(self._dialler.detect)
+        told = found.error(str(error))
+        return told if isinstance(told, DaemonRestarting) else DaemonRestarting(hint=str(error), retryable=True)
 
     async def _proven_link(self) -> Link:
         """A connection whose other end answers now: a frozen owner may have been replaced while nobody called it."""

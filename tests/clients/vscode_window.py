@@ -12,6 +12,8 @@ from clients.vscode import SHOTS, START_SECONDS, STEP_SECONDS, Editor
 
 VIEWPORT = {"width": 1280, "height": 800}
 QUICK_INPUT = ".quick-input-widget"
+#: what the editor answers itself where its own chat agent is still on its way
+NOT_UP = "Please try again."
 ROWS = f"{QUICK_INPUT} .quick-input-list .monaco-list-row"
 
 
@@ -47,10 +49,16 @@ class Window:
 
     def ready(self, model: str = "alpha") -> Self:
         """Return once a bridge runs, the editor's own picker shows our models, and its other extensions are up."""
-        bar = self.page.locator(".part.statusbar")
         self.until(self.editor.bridges, "a bridge runs", START_SECONDS)
         self.until(lambda: model in self.picked(), f"the native picker shows {model}", START_SECONDS)
+        return self.settled()
+
+    def settled(self) -> Self:
+        """Return once all extensions are active and no answer is on its way: the editor queues what is asked before."""
+        bar = self.page.locator(".part.statusbar")
+        stop = self.chat.locator(".codicon-stop-circle")
         self.until(lambda: "Activating" not in bar.inner_text(), "all extensions are active", START_SECONDS)
+        self.until(lambda: not stop.count(), "the answer is at its end")
         return self
 
     def until(self, what: Callable[[], Any], label: str, seconds: float = STEP_SECONDS) -> Any:
@@ -182,20 +190,38 @@ class Window:
         self.chat.locator(keys).first.focus()  # a notification may lie over it
         self.page.keyboard.press("Control+A")
         self.page.keyboard.type(text)
-        self.page.keyboard.press("Enter")
+        typed = self.chat.locator(".interactive-input-part .view-lines").first
+
+        def sent() -> bool:
+            self.page.keyboard.press("Enter")  # not heard while the editor draws its chat anew
+            return any(not typed.inner_text().strip() or self.page.wait_for_timeout(50) for _ in range(20))
+
+        self.until(sent, "the message is sent")
+
+    def answered(self, text: str, done: Callable[[], Any], label: str) -> None:
+        """A message, and its answer to the end; asked again as often as the editor says that its chat is not up yet."""
+        self.settled().ask(text)
+
+        def ended() -> bool:
+            if self.answer().rstrip().endswith(NOT_UP):
+                self.settled().ask(text)
+                self.until(lambda: not self.answer().rstrip().endswith(NOT_UP), "the message is sent again")
+            return bool(done())
+
+        self.until(ended, label)
+        self.settled()
 
     def turn(self, text: str, end: str) -> None:
         """A message, and its answer up to `end`. The first one of a window must be this: a fresh chat is not up yet."""
         self.asked += 1
         question = f"{text}, message {self.asked}"
-        self.ask(question)
 
         def answered() -> bool:
             rows = self.chat.locator(".interactive-list .monaco-list-row").evaluate_all(_IN_ORDER)
             at = next((place for place, row in enumerate(rows) if question in row), len(rows))
             return any(end in row for row in rows[at + 1 :])
 
-        self.until(answered, f"an answer with {end!r}")
+        self.answered(question, answered, f"an answer with {end!r}")
 
     def new_chat(self) -> None:
         """A fresh conversation in the editor's own chat."""

@@ -77,8 +77,7 @@ def _answered(window: Window, status: Status, model: str) -> None:
     """A question in the editor's own chat, answered to its end by the model."""
     before = status().get("last_turn")
     window.until(lambda: SMALL in window.picked(), "the native picker shows it")
-    window.ask(SHORT)
-    window.until(lambda: status().get("last_turn") not in (None, before), "the turn ends")
+    window.answered(SHORT, lambda: status().get("last_turn") not in (None, before), "the turn ends")
     window.until(lambda: window.answer().strip(), "it says something")  # what so small a model says is its own affair
     last = status()["last_turn"]
     assert (last["model"], last["finish_reason"] in ("stop", "length")) == (model, True)

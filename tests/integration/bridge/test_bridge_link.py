@@ -11,7 +11,7 @@ from acp_bridge.daemon.locate import Detection, Target
 from acp_bridge.session.cancel import Cancel
 from bridge_fakes import Bench, FakeDaemon, running, until_cancelled
 from shared.clock import SystemClock
-from shared.errors import DaemonNotRunning, DaemonUnreachable
+from shared.errors import DaemonNotRunning, DaemonRestarting, DaemonUnreachable
 from shared.protocol import api
 from shared.settings import Settings
 
@@ -193,4 +193,33 @@ async def test_a_ping_that_is_late_does_not_end_the_turn_of_another_conversation
             await anyio.sleep(0.005)
         assert ended[0].finish_reason == "cancelled"
         assert ended[0].usage.generated == 3, "modeld's own end of it"
+        group.cancel_scope.cancel()
+
+
+async def test_a_turn_says_how_its_modeld_ended_though_the_process_stands_a_moment_longer_than_its_connection(
+    bench: Bench,
+) -> None:
+    dialler = bench.records.dialler()
+    looks: list[Detection] = []
+    gone = Detection(state="restarting", last_seen=0.0, crashed=True)
+
+    def looked() -> Detection:
+        looks.append(bench.records.detection if len(looks) < 3 else gone)
+        return looks[-1]
+
+    async def nobody(target: Target, timeout: float) -> anyio.abc.ByteStream:
+        raise DaemonUnreachable(hint="nobody listens", retryable=True)
+
+    async with running(bench) as modeld, anyio.create_task_group() as group:
+        modeld.script = until_cancelled
+        daemon = Daemon(dialler, Settings(), SystemClock(), lambda: api.ClientInfo(name="tester", pid=1))
+        group.start_soon(daemon.run)
+
+        def began(event: api.Event) -> None:
+            dialler.detect, dialler.connect = looked, nobody
+            modeld.close()
+
+        with pytest.raises(DaemonRestarting, match="modeld ended unexpectedly"):
+            await daemon.turn(api.TurnParams(model="alpha", messages=[]), began, Cancel())
+        assert looks[0].state == "running"
         group.cancel_scope.cancel()
