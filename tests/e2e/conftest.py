@@ -25,9 +25,9 @@ def models(smollm2: Path, gemma3: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def conversions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What OpenVINO makes of a GGUF, made once for all users of these tests: it costs more than most turns."""
-    return tmp_path_factory.mktemp("conversions")
+def conversions(smollm2_ir: Path) -> Path:
+    """What OpenVINO made of a GGUF, kept for all users of these tests: it costs more than most turns."""
+    return smollm2_ir.parent
 
 
 def user(models: str, conversions: Path) -> Home:
@@ -63,4 +63,12 @@ def engine(request: pytest.FixtureRequest, models: str, conversions: Path) -> It
     """A user with a running modeld, once for each engine: the tests of a file follow each other as editors do."""
     with user(models, conversions) as shared:
         shared.start(request.param)
+        yield shared
+
+
+@pytest.fixture(scope="module")
+def openvino(models: str, conversions: Path) -> Iterator[Home]:
+    """As `engine`, for the tests of a file that need one engine alone."""
+    with user(models, conversions) as shared:
+        shared.start("openvino")
         yield shared

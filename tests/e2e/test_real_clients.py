@@ -20,12 +20,6 @@ CAPITAL = "What is the capital of France? Answer in one word."
 LONG = "Write a long story about a lighthouse keeper and the sea."
 
 
-@pytest.fixture
-def home_up(home: Home) -> Home:
-    home.start("openvino")
-    return home
-
-
 def texts(step: dict[str, Any]) -> str:
     return "".join(u["text"] or "" for u in step["updates"] if u["kind"] == "agent_message_chunk")
 
@@ -68,10 +62,10 @@ def check_story(home: Home, steps: list[dict[str, Any]]) -> None:
     assert by_step(steps, "exit")[0]["result"] == {"code": 0, "signal": None}
 
 
-def test_official_typescript_sdk(home_up: Home, modules: Path) -> None:
-    more = [{"do": "list"}, {"do": "load", "cwd": str(home_up.work)}, {"do": "close"}]
-    steps = converse(home_up, "conversation.mjs", modules / "sdk-2.4", plan(home_up) + more)
-    check_story(home_up, steps)
+def test_official_typescript_sdk(openvino: Home, modules: Path) -> None:
+    more = [{"do": "list"}, {"do": "load", "cwd": str(openvino.work)}, {"do": "close"}]
+    steps = converse(openvino, "conversation.mjs", modules / "sdk-2.4", plan(openvino) + more)
+    check_story(openvino, steps)
     good, bad = by_step(steps, "choose")
     (model,) = [o for o in good["result"]["configOptions"] if o["category"] == "model"]
     assert "smollm2" in model["currentValue"].lower()
@@ -83,17 +77,17 @@ def test_official_typescript_sdk(home_up: Home, modules: Path) -> None:
     assert "result" in by_step(steps, "close")[0]
 
 
-def test_typescript_sdk_of_older_editors(home_up: Home, modules: Path) -> None:
-    check_story(home_up, converse(home_up, "legacy.mjs", modules / "sdk-1.9", plan(home_up)))
+def test_typescript_sdk_of_older_editors(openvino: Home, modules: Path) -> None:
+    check_story(openvino, converse(openvino, "legacy.mjs", modules / "sdk-1.9", plan(openvino)))
 
 
-def test_typescript_sdk_before_config_options(home_up: Home, modules: Path) -> None:
+def test_typescript_sdk_before_config_options(openvino: Home, modules: Path) -> None:
     # this client cannot pick: what is loaded answers
-    home_up.run("modeld", "load", home_up.model("smollm2"))
-    check_story(home_up, converse(home_up, "legacy.mjs", modules / "sdk-0.12", plan(home_up, choose=False)))
+    openvino.run("modeld", "load", openvino.model("smollm2"))
+    check_story(openvino, converse(openvino, "legacy.mjs", modules / "sdk-0.12", plan(openvino, choose=False)))
 
 
-async def test_official_python_sdk(home_up: Home) -> None:
+async def test_official_python_sdk(openvino: Home) -> None:
     import acp
 
     class Editor(acp.Client):
@@ -107,29 +101,29 @@ async def test_official_python_sdk(home_up: Home) -> None:
                 self.text += update.content.text
 
     editor = Editor()  # type: ignore[abstract]
-    log = home_up.folder / "python.log"
-    command, *arguments = tapped(home_up, log)
-    async with acp.spawn_agent_process(editor, command, *arguments, env=home_up.environ) as (agent, process):
+    log = openvino.folder / "python.log"
+    command, *arguments = tapped(openvino, log)
+    async with acp.spawn_agent_process(editor, command, *arguments, env=openvino.environ) as (agent, process):
         hello = await agent.initialize(protocol_version=acp.PROTOCOL_VERSION)
         assert hello.protocol_version == 1
-        session = await agent.new_session(cwd=str(home_up.work), mcp_servers=[])
-        name = home_up.model("smollm2")
+        session = await agent.new_session(cwd=str(openvino.work), mcp_servers=[])
+        name = openvino.model("smollm2")
         await agent.set_config_option(session_id=session.session_id, config_id="model", value=name)
         answer = await agent.prompt(session_id=session.session_id, prompt=[acp.text_block(CAPITAL)])
-        assert answer.stop_reason == ended_by(home_up, answer.field_meta)
+        assert answer.stop_reason == ended_by(openvino, answer.field_meta)
         assert editor.text
     assert process.returncode == 0
-    judge(home_up, log)
+    judge(openvino, log)
 
 
-def test_acpx(home_up: Home, modules: Path) -> None:
-    log = home_up.folder / "acpx.log"
-    agent = " ".join(tapped(home_up, log))
-    options = ["--agent", agent, "--cwd", str(home_up.work), "--model", home_up.model("smollm2"), "--deny-all"]
+def test_acpx(openvino: Home, modules: Path) -> None:
+    log = openvino.folder / "acpx.log"
+    agent = " ".join(tapped(openvino, log))
+    options = ["--agent", agent, "--cwd", str(openvino.work), "--model", openvino.model("smollm2"), "--deny-all"]
     done = subprocess.run(
         [tool("node"), str(modules / "acpx/dist/cli.js"), *options, "--format", "json", "exec", CAPITAL],
-        env=home_up.environ,
-        cwd=home_up.work,
+        env=openvino.environ,
+        cwd=openvino.work,
         capture_output=True,
         text=True,
         timeout=120,
@@ -138,7 +132,7 @@ def test_acpx(home_up: Home, modules: Path) -> None:
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-2000:]}"
     words = "".join(find_texts([json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]))
     assert words
-    judge(home_up, log)
+    judge(openvino, log)
 
 
 def find_texts(value: Any) -> list[str]:
