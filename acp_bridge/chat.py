@@ -21,7 +21,8 @@ from anyio.streams.stapled import StapledByteStream
 from acp_bridge.acp.methods.session_prompt import META
 from acp_bridge.session.question import DECLINE, SWITCH
 from acp_bridge.session.turn import sole
-from shared.errors import ModeldError
+from shared import codes
+from shared.errors import ModeldError, ModelNotFound
 from shared.protocol.faults import BadAnswer, InvalidParams, MethodNotFound, PeerGone
 from shared.protocol.framing import LineFramer
 from shared.protocol.message import Notification
@@ -45,11 +46,11 @@ class Interrupted(Exception):
 
 
 def chat(options: argparse.Namespace) -> int:
-    """Run one turn; gives the exit code of `acp_bridge.cli`."""
+    """Run one turn; gives the exit code."""
     prompt = sys.stdin.read() if options.prompt == "-" else options.prompt
     if not prompt.strip():
         print("acp-bridge chat: there is nothing to say: the prompt is empty", file=sys.stderr)
-        return 2
+        return codes.USAGE
     screen = Screen(quiet=options.json, switch=options.switch)
     try:
         return anyio.run(_chat, prompt, options, screen)
@@ -57,12 +58,12 @@ def chat(options: argparse.Namespace) -> int:
         error = sole(raised)
     screen.stop()
     if isinstance(error, (KeyboardInterrupt, Interrupted)):
-        return 130
+        return codes.INTERRUPTED
     if not isinstance(error, (ModeldError, PeerGone, BadAnswer)):
         raise error
     told = error.reason if isinstance(error, InvalidParams) else getattr(error, "message", error)
     print(f"acp-bridge: {told}", file=sys.stderr)
-    return 1
+    return codes.code_of(error) if isinstance(error, ModeldError) else codes.FAILED
 
 
 async def _chat(prompt: str, options: argparse.Namespace, screen: Screen) -> int:
@@ -141,15 +142,17 @@ async def _converse(peer: Peer, screen: Screen, prompt: str, options: argparse.N
     await peer.request("initialize", {"protocolVersion": 1, "clientInfo": {"name": "acp-bridge chat", "version": "1"}})
     made = await peer.request("session/new", {"cwd": os.getcwd(), "mcpServers": []})
     session = screen.session = made["sessionId"]
-    model = screen.whole(options.model, offered(made)) if options.model else None
-    for option, value in (("mode", "ask"), ("model", model)):
-        if value:
-            setting = {"sessionId": session, "configId": option, "value": value}
-            await peer.request("session/set_config_option", setting)
+    await peer.request("session/set_config_option", {"sessionId": session, "configId": "mode", "value": "ask"})
+    if options.model:
+        model = screen.whole(options.model, offered(made))
+        try:
+            await peer.request("session/set_config_option", {"sessionId": session, "configId": "model", "value": model})
+        except InvalidParams as error:
+            raise ModelNotFound(str(error.reason), requested=model, near=[]) from error
     blocks = [{"type": "text", "text": prompt}]
     done = await peer.request("session/prompt", {"sessionId": session, "prompt": blocks})
     screen.end(done)
-    return 130 if done["stopReason"] == "cancelled" else 0
+    return codes.INTERRUPTED if done["stopReason"] == "cancelled" else codes.OK
 
 
 def offered(made: Mapping[str, Any]) -> list[str]:

@@ -1,6 +1,6 @@
-"""The commands of `acp-bridge` besides the face: chat, install, models, doctor.
+"""The commands of `acp-bridge` besides the face: chat, install, export, models, doctor.
 
-Exit codes: 0 done; 1 a typed error (its message on standard error); 2 wrong usage; 130 cancelled.
+Exit codes are those of `shared.codes`, as modeld's are.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from shared import codes
 from shared.completion import SHELLS, candidates, script
 from shared.errors import ModeldError
 from shared.version import __version__
@@ -22,19 +23,19 @@ def run(arguments: Sequence[str]) -> int:
     odd = next((one for one in arguments if not is_text(one)), None)
     if odd is not None:
         sys.stderr.write(f"acp-bridge: {odd!a} is no UTF-8 text\n")
-        return 2
+        return codes.USAGE
     try:
         return _run(parser().parse_args(arguments))
     except ModeldError as error:
         sys.stderr.write(f"acp-bridge: {error.message}\n")
-        return 1
+        return codes.code_of(error)
     except KeyboardInterrupt:
-        return 130
+        return codes.INTERRUPTED
     except BrokenPipeError:
         raise  # the reader of our output has gone: `shared.console` ends this without a word
     except OSError as error:
         sys.stderr.write(f"acp-bridge: {error.filename or 'the system'}: {error.strerror or error}\n")
-        return 1
+        return codes.FAILED
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -62,7 +63,7 @@ def _run(options: argparse.Namespace) -> int:
         sys.stdout.write(script("acp-bridge", options.shell))
         return 0
     parser().print_help(sys.stderr)
-    return 2
+    return codes.USAGE
 
 
 def _complete(words: list[str]) -> int:
@@ -74,7 +75,12 @@ def _complete(words: list[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Every command with its options."""
-    parser = argparse.ArgumentParser(prog="acp-bridge", description="Local models in your editor, through modeld.")
+    parser = argparse.ArgumentParser(
+        prog="acp-bridge",
+        description="Local models in your editor, through modeld.",
+        epilog=codes.epilog(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--version", action="version", version=f"acp-bridge {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
     commands.add_parser("acp", help="serve an editor that speaks ACP, on standard input and output")

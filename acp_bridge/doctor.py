@@ -6,24 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
+from shared.finding import Finding
 
 if TYPE_CHECKING:
     from acp_bridge.daemon.client import Daemon
     from acp_bridge.models import Models
     from acp_bridge.session.store import Store
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the report. `good` false means that something has to be done, unless it is `optional`; `fix` says
-    what.
-    """
-
-    about: str
-    text: str
-    good: bool = True
-    optional: bool = False
-    fix: str = ""
 
 
 def findings(daemon: Daemon, models: Models, store: Store) -> list[Finding]:
@@ -33,7 +21,7 @@ def findings(daemon: Daemon, models: Models, store: Store) -> list[Finding]:
 
 def provider_findings(problems: Mapping[str, str]) -> list[Finding]:
     """On the remote endpoints; `problems` by name."""
-    return [Finding(about=f"provider {name}", text=text, good=False) for name, text in problems.items()]
+    return [Finding(what=f"provider {name}", verdict="problem", text=text) for name, text in problems.items()]
 
 
 def editor_findings(editors: Mapping[str, tuple[Path, list[str] | None]], works: Callable[[str], str]) -> list[Finding]:
@@ -44,44 +32,48 @@ def editor_findings(editors: Mapping[str, tuple[Path, list[str] | None]], works:
     for name, (file, command) in editors.items():
         if command is None:
             text, fix = f"{file} does not name modeld", f"`acp-bridge install {name}`"
-            found.append(Finding(about=f"editor {name}", text=text, good=False, optional=True, fix=fix))
+            found.append(Finding(what=f"editor {name}", verdict="note", text=text, fix=fix))
             continue
         wrong = works(command[0])
         if wrong:
             text, fix = f"{file} names {command[0]}, {wrong}", f"`acp-bridge install {name}` writes the right one"
-            found.append(Finding(about=f"editor {name}", text=text, good=False, fix=fix))
+            found.append(Finding(what=f"editor {name}", verdict="problem", text=text, fix=fix))
         else:
-            found.append(Finding(about=f"editor {name}", text=f"{file} names {command[0]}"))
+            found.append(Finding(what=f"editor {name}", text=f"{file} names {command[0]}"))
     return found
 
 
 def report_text(found: Sequence[Finding]) -> str:
     """For a conversation."""
-    return "\n".join(f"- {one.about}: {one.text}{f' ({one.fix})' if one.fix else ''}" for one in found)
+    return "\n".join(f"- {one.what}: {one.text}{f' ({one.fix})' if one.fix else ''}" for one in found)
 
 
 def _daemon(daemon: Daemon) -> list[Finding]:
     status = daemon.status
     if status is None:
-        return [Finding(about="modeld", text=daemon.detection.error().message, good=False)]
+        away = daemon.detection.state
+        stopped = away in ("not_running", "stale", "restarting")
+        text = daemon.detection.error().message
+        return [Finding(what="modeld", verdict="note" if stopped else "problem", text=text)]
     role = f"running as {status.role}, backend {status.backend}, version {status.version}"
-    found = [Finding(about="modeld", text=role)]
+    found = [Finding(what="modeld", text=role)]
     if status.memory.pressure:
-        found.append(Finding(about="memory", text="under pressure; unload the model to help", good=False))
+        found.append(Finding(what="memory", verdict="note", text="under pressure", fix="`modeld unload`"))
     if status.last_error:
-        found.append(Finding(about="last error", text=str(status.last_error.get("message", ""))))
+        found.append(Finding(what="last error", verdict="note", text=str(status.last_error.get("message", ""))))
     return found
 
 
 def _models(models: Models) -> list[Finding]:
     if not models.rows:
-        return [Finding(about="models", text=models.reason or "none", good=False)]
-    return [Finding(about="models", text=f"{len(models.rows)} that can be served")]
+        return [Finding(what="models", verdict="note", text=models.reason or "none")]
+    return [Finding(what="models", text=f"{len(models.rows)} that can be served")]
 
 
 def _store(store: Store) -> list[Finding]:
-    damaged = [Finding(about="conversations", text=text, good=False) for text in store.damaged]
+    damaged = [Finding(what="conversations", verdict="problem", text=text) for text in store.damaged]
     if not store.writable():
         fix = "`modeld doctor` says what is wrong with the data root"
-        damaged.append(Finding(about="conversations", text="cannot be saved: no right to write", good=False, fix=fix))
-    return damaged or [Finding(about="conversations", text="saved in this data root")]
+        text = "cannot be saved: no right to write"
+        damaged.append(Finding(what="conversations", verdict="problem", text=text, fix=fix))
+    return damaged or [Finding(what="conversations", text="saved in this data root")]

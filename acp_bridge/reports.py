@@ -13,8 +13,10 @@ import msgspec
 
 from acp_bridge.app import make_core
 from acp_bridge.core import Core
-from acp_bridge.doctor import Finding, editor_findings, findings, provider_findings, report_text
+from acp_bridge.doctor import editor_findings, findings, provider_findings
+from shared import codes
 from shared.errors import ModeldError
+from shared.finding import Finding, lines, problems
 from shared.paths import DataRoot, config_file, data_root
 from shared.settings import load_settings
 
@@ -30,32 +32,29 @@ def models(*, as_json: bool) -> int:
     rows = [msgspec.to_builtins(row) for row in core.models.rows]
     if as_json:
         _print(msgspec.json.encode({"rows": rows, "reason": core.models.reason}).decode())
-        return 0
+        return codes.OK
     for row in core.models.rows:
         _print(f"{row.name}  {row.state}{f' ({row.reason})' if row.reason else ''}")
     if not rows:
         _print(core.models.reason)
-    return 0
+    return codes.OK
 
 
 def doctor(*, as_json: bool, bundle: str | None = None) -> int:
-    """Findings, each with its next step; 0 when everything works, else 1."""
+    """Findings, each with its next step; gives the exit code: 1 when there is a problem, as `modeld doctor` does."""
     try:
         core = anyio.run(_looked_around)
         found = [*findings(core.daemon, core.models, core.store), *provider_findings(core.providers.problems)]
     except ModeldError as error:  # a wrong setting, no data root: the rest can still be looked at
-        found = [Finding(about="settings", text=error.message, good=False, fix="`modeld doctor` says more")]
+        found = [Finding(what="settings", verdict="problem", text=error.message, fix="`modeld doctor` says more")]
     found += _editors()
     if as_json:
         _print(msgspec.json.encode(found).decode())
     else:
-        for one in found:
-            _print(f"{'ok  ' if one.good else 'note' if one.optional else 'NO  '} {one.about}: {one.text}")
-            if one.fix:
-                _print(f"     -> {one.fix}")
+        _print("\n".join(lines(found)))
     if bundle is not None:
         _write_bundle(Path(bundle).expanduser().absolute(), found)
-    return 0 if all(one.good or one.optional for one in found) else 1
+    return codes.FAILED if problems(found) else codes.OK
 
 
 def _write_bundle(path: Path, found: list[Finding]) -> None:
@@ -66,7 +65,7 @@ def _write_bundle(path: Path, found: list[Finding]) -> None:
         root: DataRoot | None = data_root()
     except ModeldError:
         root = None
-    parts = {"report.txt": report_text(found), "report.json": msgspec.json.encode(found).decode()}
+    parts = {"report.txt": "\n".join(lines(found)), "report.json": msgspec.json.encode(found).decode()}
     names = report.write(path, parts, root)
     sys.stderr.write(f"wrote {path}: {', '.join(names)}; look through it before you send it\n")
 
@@ -79,7 +78,7 @@ def _editors() -> list[Finding]:
     try:
         return editor_findings(configured(surroundings()), _interpreter_problem)
     except CannotInstall as error:
-        return [Finding(about="editors", text=str(error), good=False)]
+        return [Finding(what="editors", verdict="problem", text=str(error))]
 
 
 def _interpreter_problem(command: str) -> str:

@@ -12,6 +12,7 @@ from acp_bridge.session.events import Compacted, OptionsChanged, TurnEnded
 from acp_bridge.session.export import file_name, markdown
 from acp_bridge.session.face import ToolFailed
 from acp_bridge.session.state import messages_of
+from shared.catalog.names import begun
 from shared.errors import ModeldError
 from shared.protocol import api
 from shared.words import counted
@@ -48,9 +49,11 @@ class Performer:
 
     async def _model(self, live: LiveConversation, turn: Turn, argument: str) -> str:
         if argument:
-            await self._core.pick(live, argument)
+            values = self._core.picker(live).values()
+            name = argument if argument in values else begun(argument, values) or argument
+            await self._core.pick(live, name)
             self._core.show(live, OptionsChanged())
-            return f"{argument} answers from now on. It is loaded at the next message."
+            return f"{name} answers from now on. It is loaded at the next message."
         current = self._core.picker(live).current
         row = self._core.models.row(current)
         state = describe(row) if row is not None else self._core.models.missing(current)

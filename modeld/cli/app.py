@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 
-from modeld.cli import codes
 from modeld.engine.backends import SCRIPT_VARIABLE
+from shared import codes
 from shared.completion import SHELLS
 from shared.errors import ModeldError
 from shared.settings import BACKENDS
@@ -53,11 +53,10 @@ def run(arguments: list[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Every command with its options."""
-    meanings = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in codes.MEANINGS.items())
     top = argparse.ArgumentParser(
         prog="modeld",
         description="Local models in every editor, owned once.",
-        epilog=f"{FIRST_STEPS}\n\nexit codes:\n{meanings}",
+        epilog=f"{FIRST_STEPS}\n\n{codes.epilog()}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"modeld {__version__}")

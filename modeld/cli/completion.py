@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterable
 
-from modeld.cli import codes
+from shared import codes
 from shared.completion import candidates, script
 
 #: A key was pressed: a scan that is not done by then gives what it has. Seconds.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from modeld.cli import codes
 from modeld.cli.client import Connection
 from modeld.cli.context import Context, load_config, print_json
 from modeld.cli.describe import plan_text
 from modeld.cli.naming import by_name
+from shared import codes
 from shared.protocol import api
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from modeld.cli import codes
 from modeld.cli.client import Connection
 from modeld.cli.context import Context, load_config, print_json, size_text
 from modeld.cli.naming import by_name
+from shared import codes
 from shared.protocol import api
 from shared.words import counted
 

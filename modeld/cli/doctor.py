@@ -8,10 +8,10 @@ from pathlib import Path
 
 import anyio
 
-from modeld.cli import codes
 from modeld.cli.context import print_json
 from modeld.doctor import ground
-from modeld.doctor.finding import Finding, lines
+from shared import codes
+from shared.finding import Finding, lines, problems
 from shared.paths import DataRoot
 from shared.protocol import api
 from shared.settings import Settings
@@ -30,7 +30,7 @@ def main(options: argparse.Namespace) -> int:
         path = Path(options.bundle).expanduser().absolute()
         names = write(path, findings, status, settings, root)
         print(f"wrote {path}: {', '.join(names)}; look through it before you send it", file=sys.stderr)
-    return codes.FAILED if any(finding.verdict == "problem" for finding in findings) else codes.OK
+    return codes.FAILED if problems(findings) else codes.OK
 
 
 def look() -> tuple[Settings, list[Finding], api.Status | None, DataRoot | None]:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import anyio
 
-from modeld.cli import codes
 from modeld.cli.client import reach
 from modeld.cli.context import Context, print_json, size_text
+from shared import codes
 from shared.errors import ModeldError
 from shared.protocol import api
 from shared.remedy import called, install_command

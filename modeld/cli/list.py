@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from modeld.cli import codes
 from modeld.cli.client import Connection
 from modeld.cli.context import Context, print_json
 from modeld.cli.library import next_steps, table
+from shared import codes
 from shared.catalog.rows import NO_ENGINE, no_engine_text
 from shared.protocol import api
 from shared.remedy import called

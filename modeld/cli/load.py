@@ -6,10 +6,10 @@ import argparse
 import shlex
 import sys
 
-from modeld.cli import codes
 from modeld.cli.client import Connection
 from modeld.cli.context import Context, Progress, config_words, load_config, on_busy, print_json, show_event, size_text
 from modeld.cli.naming import by_name
+from shared import codes
 from shared.errors import ModelSwitchRequired
 from shared.protocol import api
 from shared.remedy import called

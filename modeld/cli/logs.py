@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from modeld.cli import codes
 from modeld.cli.context import Context
 from modeld.logfile import last_lines
 from modeld.logline import parsed
+from shared import codes
 
 #: How often a followed log is looked at. Seconds.
 LOOK_SECONDS = 0.25

@@ -6,8 +6,8 @@ import argparse
 
 import msgspec
 
-from modeld.cli import codes
 from modeld.cli.context import Context, print_json, size_text
+from shared import codes
 from shared.words import counted
 
 

@@ -6,9 +6,9 @@ import argparse
 
 import anyio
 
-from modeld.cli import codes
 from modeld.cli.client import Connection, reach
 from modeld.cli.context import Context, Progress, print_json, show_event, size_text
+from shared import codes
 from shared.errors import DaemonError
 from shared.protocol import api
 from shared.remedy import called

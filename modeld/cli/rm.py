@@ -6,10 +6,10 @@ import argparse
 
 import anyio
 
-from modeld.cli import codes
 from modeld.cli.client import reach
 from modeld.cli.context import Context, print_json, size_text
 from modeld.cli.library import SCAN_SECONDS
+from shared import codes
 from shared.errors import DaemonNotRunning, DaemonStale
 from shared.protocol import api
 from shared.words import counted

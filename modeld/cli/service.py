@@ -7,10 +7,10 @@ import os
 import shlex
 import sys
 
-from modeld.cli import codes
 from modeld.cli.context import Context, print_json
 from modeld.service import manager
 from modeld.service.manager import Service
+from shared import codes
 from shared.paths import home
 
 

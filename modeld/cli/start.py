@@ -12,11 +12,10 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from modeld.cli import codes
 from modeld.cli.client import Connection, targets
 from modeld.cli.context import Context
 from modeld.cli.takeover import hand_over, is_older
-from shared import private
+from shared import codes, private
 from shared.errors import BackendUnavailable, DaemonError, DaemonUnreachable, ModeldError
 from shared.lease import disk, presence
 from shared.lease.pulse import PULSE_SECONDS

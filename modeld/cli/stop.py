@@ -10,9 +10,9 @@ import sys
 import anyio
 import anyio.to_thread
 
-from modeld.cli import codes
 from modeld.cli.client import Connection, Target, targets
 from modeld.cli.context import Context
+from shared import codes
 from shared.errors import DaemonError, ModeldError
 from shared.lease import identity
 from shared.lease.reader import survey

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from modeld.cli import codes
 from modeld.cli.client import Connection, Target
 from modeld.cli.context import Context
 from modeld.cli.stop import ENDING_SECONDS, gone
+from shared import codes
 from shared.errors import ModeldError, ProtocolUnsupported
 from shared.protocol import api
 from shared.version import __version__

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from modeld.cli import codes
 from modeld.cli.context import Context, on_busy, print_json, size_text
+from shared import codes
 from shared.protocol import api
 
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from modeld.cli.context import size_text
-from modeld.doctor.finding import Finding
 from shared.errors import ModeldError
+from shared.finding import Finding
 from shared.paths import DataRoot, config_file, data_root, home
 from shared.protocol import api
 from shared.remedy import install_command

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from modeld.cli.client import reach
-from modeld.doctor.finding import Finding
 from shared.errors import ConnectionRefused, DaemonError, DaemonNotRunning, DaemonStale, ModeldError
+from shared.finding import Finding
 from shared.lease.reader import LeaseView, PresenceView, survey
 from shared.protocol import api
 from shared.version import __version__
@@ -128,17 +128,12 @@ def bridge() -> list[Finding]:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BRIDGE_SECONDS, check=False
         )
-        told = json.loads(done.stdout)
-    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        told = msgspec.json.decode(done.stdout, type=list[Finding])
+    except (OSError, subprocess.TimeoutExpired, msgspec.DecodeError) as error:
         text = f"did not answer ({type(error).__name__})"
         return [Finding(what="acp-bridge", verdict="problem", text=text, fix="`acp-bridge doctor` says more")]
-    rows = []
-    for one in told:
-        if one["about"] in ("modeld", "memory", "last error", "models"):
-            continue  # looked at already
-        verdict = "ok" if one["good"] else "note" if one.get("optional") else "problem"
-        rows.append(Finding(what=one["about"], verdict=verdict, text=one["text"], fix=one.get("fix", "")))  # type: ignore[arg-type]
-    return rows
+    # looked at already
+    return [one for one in told if one.what not in ("modeld", "memory", "last error", "models")]
 
 
 async def all_of(root: DataRoot, settings: Settings) -> tuple[list[Finding], api.Status | None]:

@@ -10,6 +10,7 @@ from shared.version import __version__
 
 if TYPE_CHECKING:
     from acp_bridge.lsp.window import Window
+    from shared.finding import Finding
 
 
 async def handle(window: Window, params: wire.Nothing) -> wire.Report:
@@ -20,10 +21,15 @@ async def handle(window: Window, params: wire.Nothing) -> wire.Report:
     await core.daemon.reconnect()
     found = [*findings(core.daemon, core.models, core.store), *provider_findings(core.providers.problems)]
     return wire.Report(
-        findings=[wire.Finding(about=one.about, text=one.text, good=one.good) for one in found],
-        good=all(one.good for one in found),
+        findings=[_told(one) for one in found],
+        good=all(one.verdict == "ok" for one in found),
         root=str(window.root.path),
         logs=str(window.root.logs),
         python=sys.executable,
         version=__version__,
     )
+
+
+def _told(one: Finding) -> wire.Finding:
+    text = f"{one.text} ({one.fix})" if one.fix else one.text
+    return wire.Finding(about=one.what, text=text, good=one.verdict == "ok")

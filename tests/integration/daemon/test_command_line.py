@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from modeld.cli import codes
 from modeld_process import hide_engines, write_models, write_script
+from shared import codes
 from shared.lease.reader import survey
 from shared.paths import DataRoot
 
@@ -118,6 +118,32 @@ def test_how_a_name_begins_is_enough_but_not_to_remove(modeld: Command) -> None:
     assert "smollm2-135m-q4_1" in several
     assert "smollm2-360m-q4_1" in several
     assert "gemma-3-270m" in modeld("rm", "gemma", code=codes.NOT_FOUND).stderr
+
+
+def test_the_bridges_commands_end_with_the_same_codes(modeld: Command, tmp_path: Path) -> None:
+    def bridge(*words: str) -> int:
+        line = [sys.executable, "-P", "-m", "acp_bridge", *words]
+        done = subprocess.run(
+            line,
+            env=modeld.environ,
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=40,
+            check=False,
+        )
+        assert b"Traceback" not in done.stderr
+        return done.returncode
+
+    assert bridge("chat", " ") == codes.USAGE
+    assert bridge("chat", "hi", "--model", "nothing") == codes.NOT_FOUND
+    assert bridge("chat", "hi") == codes.NOT_RUNNING
+    assert bridge("export", "nothing") == codes.FAILED
+    table = subprocess.run(
+        [sys.executable, "-m", "acp_bridge", "--help"], capture_output=True, text=True, check=True, timeout=40
+    ).stdout
+    assert codes.epilog() in table
+    assert codes.epilog() in modeld("--help").stdout
 
 
 def test_starters_that_race_leave_one_daemon(modeld: Command) -> None:

@@ -24,6 +24,8 @@ from modeld.cli.doctor import look
 from modeld.doctor import running
 from modeld.engine import backends
 from modeld_process import Modeld, hide_engines, write_models, write_script
+from shared import codes
+from shared.finding import Finding, lines, problems
 from shared.lease.reader import survey
 from shared.paths import DataRoot
 from versions import OtherVersion
@@ -78,6 +80,23 @@ async def test_all_is_well_and_stopped(data_root: DataRoot) -> None:
     assert "protocol 1" in report["version"][0]["text"]
     assert report["modeld"][0]["fix"] == "`modeld start`"
     assert "conversations" in report, "the bridge was asked"
+
+
+async def test_both_doctors_tell_in_one_shape_and_end_with_one_meaning(data_root: DataRoot) -> None:
+    write_models(data_root, "a")
+    for broken in (False, True):
+        environ = {**os.environ, **({"MODELD_QUEUE_LIMIT": "none"} if broken else {})}
+        for program in ("modeld", "acp_bridge"):
+            line = [sys.executable, "-P", "-m", program, "doctor"]
+            done = await anyio.run_process([*line, "--json"], env=environ, check=False)
+            found = msgspec.json.decode(done.stdout, type=list[Finding], strict=True)
+            assert all(set(one) == {"what", "verdict", "text", "fix"} for one in json.loads(done.stdout))
+            assert problems(found) is broken
+            assert done.returncode == (codes.FAILED if broken else codes.OK)
+            words = (await anyio.run_process(line, env=environ, check=False)).stdout.decode().splitlines()
+            stable = [one for one in found if one.what in ("modeld", "editors", "conversations", "settings")]
+            assert stable
+            assert set(lines(stable)) <= set(words)
 
 
 async def test_no_model(data_root: DataRoot) -> None:

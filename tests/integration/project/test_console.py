@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from acp_bridge.chat import apart
+from shared import codes
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="closed descriptors and /dev/full are POSIX")
@@ -86,7 +87,7 @@ def test_a_prompt_that_is_no_text_is_no_error(environ: dict[str, str]) -> None:
         env={**environ, "PYTHONIOENCODING": "utf-8:strict"}, capture_output=True, check=False, timeout=50,
     )  # fmt: skip
 
-    assert done.returncode == 1
+    assert done.returncode == codes.NOT_RUNNING
     assert done.stderr.decode().count("\n") == 1
     assert b"modeld start" in done.stderr
 

@@ -1,4 +1,4 @@
-"""One look of the doctor, as a value."""
+"""One look of a doctor (`modeld doctor`, `acp-bridge doctor`), as a value, and how both print theirs. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,20 @@ Verdict = Literal["ok", "note", "problem"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """`what` names it, `text` says what was found, `fix` what to do about it ("" where nothing has to be done)."""
+    """`what` names it, `text` says what was found, `fix` what to do about it ("" where nothing has to be done).
+
+    `verdict`: a problem keeps something from working; a note is worth knowing (modeld is stopped, a disk fills up).
+    """
 
     what: str
     verdict: Verdict = "ok"
     text: str
     fix: str = ""
+
+
+def problems(findings: Iterable[Finding]) -> bool:
+    """Whether a doctor ends with exit code 1."""
+    return any(one.verdict == "problem" for one in findings)
 
 
 def lines(findings: Iterable[Finding]) -> list[str]:

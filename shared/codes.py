@@ -1,13 +1,16 @@
-"""Exit codes of the command line, in one table (shown by `modeld --help`)."""
+"""Exit codes of both command lines, in one table (shown by `modeld --help` and `acp-bridge --help`)."""
 
 from __future__ import annotations
 
 from shared.errors import (
+    ConsentDeclined,
+    ConversationBusy,
     DaemonError,
     DownloadError,
     InsufficientMemory,
     LookupFailed,
     ModeldError,
+    ModelLoadFailed,
     NotOwner,
     QueueFull,
     SlotError,
@@ -28,25 +31,31 @@ INTERRUPTED = 130
 
 MEANINGS: dict[int, str] = {
     OK: "done",
-    FAILED: "failed; the line on stderr says why and what to do",
+    FAILED: "failed; the line on stderr says why and what to do (of `doctor`: there is a problem)",
     USAGE: "the command line or a setting is wrong",
     NOT_RUNNING: "modeld is not running or cannot be reached",
     NOT_FOUND: "no such model",
-    REFUSED: "the slot does not allow it now (busy, another model active, in use, changed meanwhile)",
+    REFUSED: "not allowed now (busy, another model active, in use, changed meanwhile, declined)",
     NO_MEMORY: "not enough memory",
     DOWNLOAD: "the model could not be fetched whole",
     INTERRUPTED: "interrupted",
 }
 
 
+def epilog() -> str:
+    """The table as `--help` shows it."""
+    return "exit codes:\n" + "\n".join(f"  {code:>3}  {meaning}" for code, meaning in MEANINGS.items())
+
+
 def code_of(error: ModeldError) -> int:
     """The exit code that tells this error to a script."""
     table: tuple[tuple[type[ModeldError] | tuple[type[ModeldError], ...], int], ...] = (
         (InsufficientMemory, NO_MEMORY),
+        (ModelLoadFailed, FAILED),
         (SettingInvalid, USAGE),
         ((DaemonError, NotOwner), NOT_RUNNING),
         (LookupFailed, NOT_FOUND),
-        ((SlotError, SlotGenerationStale, QueueFull, WaitTimeout), REFUSED),
+        ((SlotError, SlotGenerationStale, QueueFull, WaitTimeout, ConsentDeclined, ConversationBusy), REFUSED),
         (DownloadError, DOWNLOAD),
     )
     return next((code for kinds, code in table if isinstance(error, kinds)), FAILED)
