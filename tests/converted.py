@@ -41,7 +41,8 @@ def converted(source: Path) -> Path:
 def share(folder: Path, root: Path) -> None:
     """Put a conversion into the data root `root`, where a load of the same weights finds it."""
     target = root / "cache" / "openvino" / folder.name
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for made in (root, root / "cache", target.parent):
+        made.mkdir(mode=0o700, exist_ok=True)
     if not target.is_symlink():
         target.symlink_to(folder)
 

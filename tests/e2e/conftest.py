@@ -9,6 +9,7 @@ import pytest
 
 from clients.home import Home
 from clients.npm import node_modules
+from converted import share
 
 
 @pytest.fixture(scope="session")
@@ -24,30 +25,22 @@ def models(smollm2: Path, gemma3: Path) -> str:
     return str(smollm2.parent)
 
 
-@pytest.fixture(scope="session")
-def conversions(smollm2_ir: Path) -> Path:
-    """What OpenVINO made of a GGUF, kept for all users of these tests: it costs more than most turns."""
-    return smollm2_ir.parent
-
-
-def user(models: str, conversions: Path) -> Home:
-    """A fresh user with both test models in a known folder.
+def user(models: str, converted: Path) -> Home:
+    """A fresh user with both test models in a known folder, one of them converted for OpenVINO already.
 
     A small model may repeat itself until its turn is full: some hundred tokens are enough to be seen at work. One
     engine thread: other tests run beside, and threads that wait for each other starve first (the newcomer's and
     `acp-bridge chat`'s tests keep the default).
     """
     fresh = Home(MODELD_MODEL_FOLDERS=models, MODELD_TURN_TOKENS="600", MODELD_THREADS="1")
-    for folder in (fresh.root, fresh.root / "cache"):
-        folder.mkdir(mode=0o700)
-    (fresh.root / "cache" / "openvino").symlink_to(conversions, target_is_directory=True)
+    share(converted, fresh.root)
     return fresh
 
 
 @pytest.fixture
-def home(models: str, conversions: Path) -> Iterator[Home]:
+def home(models: str, smollm2_ir: Path) -> Iterator[Home]:
     """A user of this test alone; no daemon runs."""
-    with user(models, conversions) as fresh:
+    with user(models, smollm2_ir) as fresh:
         yield fresh
 
 
@@ -59,16 +52,16 @@ def llama(home: Home) -> Home:
 
 
 @pytest.fixture(scope="module", params=[pytest.param("llama", marks=pytest.mark.llama), "openvino"])
-def engine(request: pytest.FixtureRequest, models: str, conversions: Path) -> Iterator[Home]:
+def engine(request: pytest.FixtureRequest, models: str, smollm2_ir: Path) -> Iterator[Home]:
     """A user with a running modeld, once for each engine: the tests of a file follow each other as editors do."""
-    with user(models, conversions) as shared:
+    with user(models, smollm2_ir) as shared:
         shared.start(request.param)
         yield shared
 
 
 @pytest.fixture(scope="module")
-def openvino(models: str, conversions: Path) -> Iterator[Home]:
+def openvino(models: str, smollm2_ir: Path) -> Iterator[Home]:
     """As `engine`, for the tests of a file that need one engine alone."""
-    with user(models, conversions) as shared:
+    with user(models, smollm2_ir) as shared:
         shared.start("openvino")
         yield shared

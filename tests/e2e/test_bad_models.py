@@ -12,6 +12,7 @@ import pytest
 
 from clients.home import Home
 from clients.wire import Wire, user
+from converted import share
 from shared.errors import ContextOverflow, LookupFailed, ModeldError, ModelLoadFailed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.model, pytest.mark.timeout(300)]
@@ -34,8 +35,9 @@ def same_device(one: Path, other: Path) -> bool:
 
 
 @pytest.fixture
-def spoilt(folder: Path, request: pytest.FixtureRequest) -> Iterator[Home]:
-    with Home(MODELD_MODEL_FOLDERS=str(folder)) as home:
+def spoilt(folder: Path, smollm2_ir: Path, request: pytest.FixtureRequest) -> Iterator[Home]:
+    with Home(MODELD_MODEL_FOLDERS=str(folder), MODELD_THREADS="1") as home:
+        share(smollm2_ir, home.root)
         home.start(getattr(request, "param", "llama"))
         yield home
 
