@@ -56,7 +56,9 @@ class Counter:
 
     def _resident(self, entry: ModelEntry) -> WorkerHost | None:
         state = self._slot.machine.state
-        if state.active is None or (state.active.path, state.active.digest) != (entry.path, entry.digest):
+        if state.active is None or state.active.digest != entry.digest:
+            return None
+        if state.active.path not in (entry.path, *entry.copies):
             return None
         return self._slot.crew.host(state.worker)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
+import msgspec
 
 from shared.errors import ModeldError
 from shared.protocol import api
@@ -77,12 +78,12 @@ class Jobs:
 
         try:
             result = await anyio.to_thread.run_sync(work)
+            name = await anyio.to_thread.run_sync(self._library.name_at, result.path)
         except (ModeldError, OSError) as error:
             job.outcome.set_exception(error)
             job.outcome.exception()  # its callers may all have gone
         else:
-            self._library.refresh()
-            job.outcome.set_result(result)
+            job.outcome.set_result(msgspec.structs.replace(result, name=name or result.name))
         finally:
             lease.end()
             self._pulls.pop(params.source, None)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 
 import anyio
+import msgspec
 
 from modeld.cli.client import Connection, reach
 from modeld.cli.context import Context, Progress, print_json, show_event, size_text
+from modeld.cli.library import SCAN_SECONDS
 from shared import codes
 from shared.errors import DaemonError
 from shared.protocol import api
@@ -57,9 +59,10 @@ async def _by_daemon(context: Context, params: api.PullParams, progress: Progres
 
 
 def _alone(context: Context, params: api.PullParams, progress: Progress) -> api.PullResult:
+    from shared.catalog.library import Library
     from shared.catalog.pull import pull
 
-    return pull(
+    result = pull(
         params.source,
         context.root,
         progress=lambda event: show_event(
@@ -68,3 +71,9 @@ def _alone(context: Context, params: api.PullParams, progress: Progress) -> api.
         digest=params.digest,
         name=params.name,
     )
+    library = Library(context.root, context.settings)
+    try:
+        name = library.name_at(result.path, SCAN_SECONDS)
+    finally:
+        library.close()
+    return msgspec.structs.replace(result, name=name or result.name)

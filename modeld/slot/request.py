@@ -32,6 +32,7 @@ def identity_of(entry: ModelEntry, config: LoadConfig, backend: str) -> Requeste
         name=entry.name,
         digest=entry.digest,
         path=entry.path,
+        copies=entry.copies,
         min_ctx=config.min_ctx,
         adapters=tuple(config.adapters),
         projector=entry.projector if backend == "llama" else "",

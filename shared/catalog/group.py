@@ -53,9 +53,22 @@ def entries(found: Iterable[Found], known: Mapping[str, str], own: frozenset[str
         drafts.extend(_group(group))
     drafts.sort(key=lambda draft: (RANK.get(draft[1].source, 9), draft[1].path, draft[0]))
     merged = _without_copies(drafts)
-    given = names.assign(((entry.path, base, entry.digest) for base, entry in merged), known)
+    also = {entry.path: _other_names(entry, drafts, known) for _, entry in merged}
+    given = names.assign(((entry.path, base, entry.digest) for base, entry in merged), known, also)
     named = [_finish(entry, given[entry.path], own) for _, entry in merged]
     return sorted(named, key=lambda entry: entry.name)
+
+
+def _other_names(entry: ModelEntry, drafts: Iterable[tuple[str, ModelEntry]], known: Mapping[str, str]) -> list[str]:
+    """Under which other names this content may be known: a pulled copy comes first from now on, and what was picked
+    stays picked, also when the copy that gave the name is cleared away. An Ollama blob is named by its tag alone.
+    """
+    copies = frozenset(entry.copies)
+    found = [base for base, draft in drafts if draft.path in copies] if copies else []
+    name = known.get(names.path_key(entry.path))
+    if entry.source != "ollama" and name is not None and name == known.get(names.digest_key(entry.digest)):
+        found.append(name.partition("@")[0])
+    return found
 
 
 def single(parts: list[Found], before: ModelEntry) -> ModelEntry:

@@ -16,7 +16,11 @@ Auto = Literal["auto"]
 
 
 class RequestedIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a caller asks for. `num_ctx`, `min_ctx`, `num_batch` in tokens; `projector` a file, "" for none."""
+    """What a caller asks for. `num_ctx`, `min_ctx`, `num_batch` in tokens; `projector` a file, "" for none.
+
+    `copies`: other places of the very same file. One that is resident from there serves too: a model that was pulled
+    while it was loaded from a cache is not loaded anew.
+    """
 
     backend: str
     name: str
@@ -36,6 +40,7 @@ class RequestedIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     reasoning_format: str | Auto = AUTO
     adapters: tuple[str, ...] = ()
     projector: str = ""
+    copies: tuple[str, ...] = ()
 
 
 class ResolvedIdentity(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +83,9 @@ _CONFIGURABLE = (
 
 def serves(resident: ResolvedIdentity, wanted: RequestedIdentity) -> bool:
     """Whether the resident model may answer the request without a reload (the compatible-subset rule)."""
-    if any(getattr(resident, field) != getattr(wanted, field) for field in GIVEN):
+    if any(getattr(resident, field) != getattr(wanted, field) for field in GIVEN if field != "path"):
+        return False
+    if resident.path not in (wanted.path, *wanted.copies):
         return False
     if wanted.num_ctx not in (AUTO, resident.num_ctx):
         return False

@@ -100,6 +100,12 @@ class Library:
             return found
         raise ModelNotFound(requested=name, near=names.nearest(name, [entry.name for entry in self.rows(0)]))
 
+    def name_at(self, path: str, wait: float = FIRST_WAIT) -> str | None:
+        """What the model at `path` is called, once the folders have been looked at again; None if it is not listed."""
+        self.refresh(wait)
+        found = match(path, self.rows(0))
+        return None if found is None else found.name
+
     @property
     def complete(self) -> bool:
         """Whether every header has been read to its end."""

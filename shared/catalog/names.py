@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 
 MAX_NAME = 120
 MAX_KNOWN = 10_000
@@ -38,10 +39,16 @@ def split_stem(stem: str) -> tuple[str, int, int] | None:
     return found["stem"], int(found["number"]), int(found["count"])
 
 
-def assign(wanted: Iterable[tuple[str, str, str]], known: Mapping[str, str]) -> dict[str, str]:
+def assign(
+    wanted: Iterable[tuple[str, str, str]],
+    known: Mapping[str, str],
+    also: Mapping[str, Collection[str]] = MappingProxyType({}),
+) -> dict[str, str]:
     """Names by path for `(path, base, digest)` triples in rank order.
 
-    `known` maps `path_key` and `digest_key` to names given before; those stay. Returns path -> name.
+    `known` maps `path_key` and `digest_key` to names given before; those stay. `also`: by path, further bases that
+    a name of this content may have (its copies elsewhere, and the name that a file of this very path had while a copy
+    was there). Returns path -> name.
     """
     models = list(wanted)
     names: dict[str, str] = {}
@@ -50,7 +57,7 @@ def assign(wanted: Iterable[tuple[str, str, str]], known: Mapping[str, str]) -> 
         for key in (path_key(path), digest_key(digest)):
             name = known.get(key)
             # a remembered name that no longer fits the file (renamed on disk) is not kept
-            if name is not None and name not in taken and name.partition("@")[0] == base:
+            if name is not None and name not in taken and name.partition("@")[0] in (base, *also.get(path, ())):
                 names[path] = name
                 taken.add(name)
                 break

@@ -294,6 +294,30 @@ def test_names_that_are_no_text_are_refused_in_a_sentence(
 
 
 @pytest.mark.parametrize("running", [False, True])
+def test_a_model_that_is_pulled_from_elsewhere_stays_what_it_was_called(
+    modeld: Command, tmp_path: Path, running: bool
+) -> None:
+    from tiny_gguf import write_tiny_gguf
+
+    source = write_tiny_gguf(tmp_path / "picked.gguf", name="picked", seed=7)
+    modeld("library", "add", str(tmp_path))
+    if running:
+        modeld("start", "--backend", "scripted")
+        modeld("load", "picked")
+    assert "picked" in [row["name"] for row in modeld.json("library")["rows"]]
+    assert modeld.json("pull", str(source), "--name", "other.gguf")["name"] == "picked"
+    (row,) = [row for row in modeld.json("library")["rows"] if row["name"] not in ("a", "b")]
+    assert row["name"] == "picked"
+    assert row["path"] == str(modeld.root.models / "other.gguf")
+    if running:
+        assert "it was loaded already" in modeld("load", "picked").stdout
+        modeld("unload")
+    source.unlink()
+    assert "picked" in [row["name"] for row in modeld.json("library")["rows"]]
+    assert modeld.json("rm", "picked")["removed"] == [row["path"]]
+
+
+@pytest.mark.parametrize("running", [False, True])
 def test_pull_and_remove_with_and_without_a_daemon(modeld: Command, tmp_path: Path, running: bool) -> None:
     from tiny_gguf import write_tiny_gguf
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from shared.catalog import names
 from shared.catalog.entry import Facts, ModelEntry, entry_from_facts
 from shared.catalog.group import FileRecord, Found, entries
 from shared.catalog.library import match
@@ -118,6 +119,26 @@ def test_copies_are_one_row_under_the_first_place() -> None:
     assert list(rows) == ["m"]
     assert rows["m"].path == "/s/m.gguf"
     assert rows["m"].copies == ("/l/m.gguf", "/h/m.gguf")
+
+
+def test_a_model_keeps_its_name_when_a_copy_of_another_name_comes_before_it() -> None:
+    """As when it is pulled: the store comes first, and a picker's value must not change."""
+    cached = found("/h/Picked.gguf", source="huggingface", digest="fp1-same")
+    pulled = found("/s/other-name.gguf", source="store", digest="fp1-same")
+    known: dict[str, str] = {}
+    for items in ((cached,), (cached, pulled), (pulled,)):  # at last the cache is cleared
+        (entry,) = entries(items, known)
+        assert entry.name == "picked"
+        known = names.remember(known, [(entry.path, entry.digest, entry.name)])
+    assert entry.path == "/s/other-name.gguf"
+    (changed,) = entries([found("/s/other-name.gguf", source="store", digest="fp1-new")], known)
+    assert changed.name == "other-name", "another content is another model"
+
+
+def test_a_tag_that_was_given_another_name_is_called_by_it() -> None:
+    known = names.remember({}, [("/o/sha256-1", "fp1-same", "first")])
+    (entry,) = entries([found("/o/sha256-1", source="ollama", hint="second", digest="fp1-same")], known)
+    assert entry.name == "second"
 
 
 def test_one_fingerprint_with_two_checksums_is_two_models() -> None:

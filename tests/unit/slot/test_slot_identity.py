@@ -48,7 +48,7 @@ def wanting(name: str) -> RequestedIdentity:
 
 
 def test_no_field_of_the_identity_is_left_out() -> None:
-    assert set(OTHER_VALUES) == set(RequestedIdentity.__struct_fields__)
+    assert set(OTHER_VALUES) | {"copies"} == set(RequestedIdentity.__struct_fields__)
     assert set(OTHER_VALUES) - {"min_ctx"} == set(ResolvedIdentity.__struct_fields__)
 
 
@@ -70,6 +70,14 @@ def test_what_a_request_leaves_open_is_served_by_any_value(field: str) -> None:
         assert serves(resolved("a", num_ctx=8192), asked("a", min_ctx=4096))
         return
     assert serves(msgspec.structs.replace(resolved("a"), **{field: OTHER_VALUES[field]}), asked("a"))
+
+
+def test_the_very_same_file_elsewhere_serves() -> None:
+    """A model that is pulled while it is loaded from a cache moves to the store in the list, and is not loaded anew."""
+    moved = msgspec.structs.replace(asked("a"), path="/store/a", copies=(resolved("a").path,))
+    assert serves(resolved("a"), moved)
+    assert not serves(resolved("a"), msgspec.structs.replace(moved, copies=("/elsewhere/a",)))
+    assert not serves(resolved("a"), msgspec.structs.replace(moved, digest="d-other"))
 
 
 def test_a_resolved_identity_names_every_value_in_use_and_serves_the_request_that_names_them_all() -> None:
