@@ -615,7 +615,7 @@ def test_what_we_did_not_write_stays(data_root: DataRoot, server: FileServer) ->
     with pytest.raises(UnsupportedFeature, match="not written by modeld"):
         remove(row, [row], lambda _: None)
     get(server.serve(f"/{FILE}", whole(CONTENT)), data_root)
-    (data_root.models / FILE).write_bytes(model())  # somebody put another file in its place
+    (data_root.models / FILE).write_bytes(model(layers=3))  # somebody put another file in its place
     row = listed(data_root)["some-model-q4_0"]
     with pytest.raises(UnsupportedFeature):
         remove(row, [row], lambda _: None)
