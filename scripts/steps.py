@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -58,44 +57,6 @@ def quiet(
 def shown(command: Sequence[str | Path], *, environ: Mapping[str, str] | None = None) -> int:
     """Run with the output shown as it comes; the exit code."""
     return _run(command, stdout=None, environ=environ)
-
-
-def beside(
-    first: Sequence[str | Path], second: Sequence[str | Path], *, log: Path, environ: Mapping[str, str]
-) -> tuple[tuple[int, float], tuple[int, float]]:
-    """Run two commands at once: the first is shown as it comes, the second when both have ended (until then in `log`).
-
-    Exit code and seconds of each. The second is ended with this process.
-    """
-    log.parent.mkdir(parents=True, exist_ok=True)
-    started = time.monotonic()
-    ended: list[float] = []
-    with log.open("wb") as sink:
-        other = subprocess.Popen(
-            [str(part) for part in second],
-            cwd=ROOT,
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-        )
-        waiter = threading.Thread(target=lambda: ended.append(_when_ended(other)), daemon=True)
-        waiter.start()
-        try:
-            code = shown(first, environ=environ)
-            took = time.monotonic() - started
-            waiter.join()
-        finally:
-            if other.poll() is None:
-                other.terminate()
-                other.wait()
-    say(log.read_text(encoding="utf-8", errors="replace"))
-    return (code, took), (other.returncode, ended[0] - started)
-
-
-def _when_ended(process: subprocess.Popen[bytes]) -> float:
-    process.wait()
-    return time.monotonic()
 
 
 def _run(

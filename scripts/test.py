@@ -13,14 +13,14 @@ from pathlib import Path
 
 import editor
 from prepare import setup
-from steps import BIN, PYTHON, ROOT, StepFailed, beside, fail, say, shown
+from steps import BIN, PYTHON, ROOT, StepFailed, fail, say, shown
 
 REQUIRED = ("dev", "docs", "mcp", "openvino", "remote")
 OPTIONAL = ("editor", "llama")
 PLATFORMS = ("linux", "darwin", "win32")
-#: These run beside the others: most of a test is waiting for a lease, a process or a window.
-WHOLE = ("tests/e2e", "tests/windows")
-WORK = ROOT / ".work"
+#: Processes that share the tests, whole files each: one more than processors, since most of a test is waiting; each may
+#: hold a model.
+PROCESSES = min((os.cpu_count() or 1) + 1, 6)
 #: pytest's exit codes
 PASSED, SOME_FAILED = 0, 1
 
@@ -55,23 +55,17 @@ def _timed(name: str, command: list[str | Path], environ: dict[str, str] | None 
 
 
 def _tests(arguments: list[str], environ: dict[str, str]) -> list[tuple[str, float, bool]]:
-    """Those that were asked for; all of them in two lanes, and what failed there once more, alone."""
+    """Those that were asked for; all of them in several processes, and what failed there once more, alone."""
     pytest: list[str | Path] = [PYTHON, "-m", "pytest", "-q"]
     if arguments:
         return [_timed("tests", [*pytest, *arguments], environ)]
-    # what pytest remembers of a run is each lane's own
-    parts = [*pytest, "-o", f"cache_dir={WORK / 'parts'}", "tests", *(f"--ignore={folder}" for folder in WHOLE)]
-    whole = [*pytest, "-o", f"cache_dir={WORK / 'whole'}", *WHOLE]
-    lanes = beside(parts, whole, log=WORK / "tests-whole.log", environ=environ)
-    rows: list[tuple[str, float, bool]] = []
-    for name, command, (code, seconds) in zip(
-        ("tests of parts", "tests of the whole"), (parts, whole), lanes, strict=True
-    ):
-        rows.append((name, seconds, code in (PASSED, SOME_FAILED)))
-        if code == SOME_FAILED:
-            say(f"\n*** {name}: what failed beside the others runs once more, alone; twice is failed ***")
-            again = [*command, "--last-failed", "--last-failed-no-failures", "none"]
-            rows.append(_timed(f"{name}, again", again, environ))
+    started = time.monotonic()
+    code = shown([*pytest, "-n", str(PROCESSES), "--no-loadscope-reorder"], environ=environ)
+    rows = [("tests", time.monotonic() - started, code in (PASSED, SOME_FAILED))]
+    if code == SOME_FAILED:
+        say("\n*** what failed beside the others runs once more, alone; twice is failed ***")
+        again = [*pytest, "--last-failed", "--last-failed-no-failures", "none"]
+        rows.append(_timed("tests, again", again, environ))
     return rows
 
 

@@ -14,7 +14,7 @@ import pytest
 from leaks import Children, end_processes_of
 from shared.paths import DataRoot
 
-pytest_plugins = ["weights", "marked_weights", "converted"]
+pytest_plugins = ["beside", "weights", "marked_weights", "converted"]
 
 
 # `make test` is bounded in time, `make fuzz` is not; neither judges an example by the clock
