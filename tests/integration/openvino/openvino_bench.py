@@ -8,17 +8,20 @@ from typing import Any
 
 from modeld.engine.contract import Aborted, AbortFlag, DecodeOptions, LoadedModel, LoadRequest
 from modeld.engine.openvino.engine import OpenVinoEngine
-from modeld.engine.openvino.library import CHUNK, properties
+from modeld.engine.openvino.library import properties
 from modeld.template.render import Template
 from shared.catalog.identity import RequestedIdentity
 
-NUM_CTX = 1536
-SHORT = 16
+#: Tokens of a conversation, and of a chunk: small, so that few tokens fill the pool and few make several chunks.
+NUM_CTX = 448
+CHUNK = 96
+SHORT = 8
 
 
 def request_for(path: Path, **identity: Any) -> LoadRequest:
     """A load of `path` as the daemon would ask for it."""
-    asked = {"backend": "openvino", "name": path.stem, "digest": f"test-{path.stem}", "path": str(path), **identity}
+    asked = {"backend": "openvino", "name": path.stem, "digest": f"test-{path.stem}", "path": str(path)}
+    asked |= {"num_batch": CHUNK, **identity}
     return LoadRequest(identity=RequestedIdentity(**asked), model={}, num_ctx=NUM_CTX, threads=1)
 
 
@@ -65,7 +68,7 @@ class Direct:
         assert vocabulary is not None
         scheduler = library.genai.SchedulerConfig()
         scheduler.num_kv_blocks = NUM_CTX // 32 + 8
-        scheduler.max_num_batched_tokens = CHUNK
+        scheduler.max_num_batched_tokens = NUM_CTX
         scheduler.max_num_seqs = 1
         scheduler.enable_prefix_caching = False
         plan = engine._plan

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import random
 
 import pytest
-from openvino_bench import SHORT, Bench, Direct
+from openvino_bench import CHUNK, SHORT, Bench, Direct
 
+from counts import FULL
 from modeld.engine.contract import DecodeOptions
 from modeld.engine.openvino.blocks import BLOCK
-from modeld.engine.openvino.library import CHUNK
 
 pytestmark = [pytest.mark.integration, pytest.mark.model, pytest.mark.timeout(300)]
-HISTORIES = 12 if os.environ.get("MODELD_TEST_COUNTS") == "full" else 3
+HISTORIES = 12 if FULL else 2
 STEPS = 4
 
 
@@ -51,12 +50,12 @@ def test_answers_do_not_depend_on_reuse(bench: Bench, direct: Direct) -> None:
     chance = random.Random(20)
     reused = 0
     for history in range(HISTORIES):
-        prompt = words(bench, history, chance.randint(20, 200))
+        prompt = words(bench, history, chance.randint(20, 120))
         for step in range(STEPS):
             answer = bench.ask(prompt)
             assert answer == direct.ask(prompt), f"history {history}, step {step}, {len(prompt)} tokens"
             reused += bench.reused
-            prompt = _edited(chance, prompt, answer, words(bench, history * 100 + step, chance.randint(1, 150)))
+            prompt = _edited(chance, prompt, answer, words(bench, history * 100 + step, chance.randint(1, 90)))
     assert reused > 0
     assert bench.engine._pipeline is not None
     assert bench.engine._pipeline.mismatches == 0
@@ -71,7 +70,7 @@ def _edited(chance: random.Random, prompt: list[int], answer: list[int] | None, 
     return new
 
 
-@pytest.mark.parametrize(("chunks", "beginning"), [(1, 101), (2, 117)])
+@pytest.mark.parametrize(("chunks", "beginning"), [(1, 109), (2, 125)])
 def test_a_cancel_between_chunks_leaves_the_next_answer_as_a_fresh_one(
     bench: Bench, direct: Direct, chunks: int, beginning: int
 ) -> None:
@@ -111,12 +110,12 @@ def test_a_cancel_in_decode_leaves_the_next_answer_as_a_fresh_one(bench: Bench, 
 
 
 def test_a_full_pool_forgets_the_oldest_and_tells_the_truth(bench: Bench) -> None:
-    first = words(bench, 1000, 500)
+    first = words(bench, 1000, 200)
     bench.ask(first)
     bench.ask(first)
     assert bench.reused == len(first) // BLOCK * BLOCK
-    for seed in range(1002, 1009):
-        bench.ask(words(bench, seed, 500))
+    for seed in range(1002, 1007):
+        bench.ask(words(bench, seed, 200))
     bench.ask(first)
     assert bench.reused == 0
     assert bench.engine._pipeline is not None
