@@ -28,7 +28,7 @@ class FrameReader(Generic[T]):
         self._decoder = decoder
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> list[T]:
+    def feed(self, data: bytes | memoryview) -> list[T]:
         """All messages that are complete now. Raises BadFrame on garbage."""
         buffer = self._buffer
         buffer += data

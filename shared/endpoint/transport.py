@@ -17,16 +17,20 @@ from anyio.lowlevel import checkpoint
 
 #: Received and not yet taken, in bytes, before the peer is told to wait.
 _READ_AHEAD = 1024 * 1024
+#: One read, in bytes. asyncio by itself asks for 256 KiB each time and gives most of it back at once, which leaves
+#: holes: a daemon grew by a kilobyte a turn.
+_READ_BYTES = 16 * 1024
 #: Written and not yet taken by the kernel, in bytes, before `send` waits.
 _WRITE_AHEAD = 64 * 1024
 
 
-class StreamProtocol(asyncio.Protocol):
+class StreamProtocol(asyncio.BufferedProtocol):
     """asyncio's half: collects what arrives, knows whether writing may go on."""
 
     def __init__(self, connected: Callable[[TransportStream], None] | None = None) -> None:
         self.received: deque[bytes] = deque()
         self.buffered = 0
+        self._arriving = memoryview(bytearray(_READ_BYTES))
         self.ended = False
         self.error: Exception | None = None
         self.lost = False
@@ -45,10 +49,14 @@ class StreamProtocol(asyncio.Protocol):
         if self._connected is not None:
             self._connected(TransportStream(transport, self))
 
-    def data_received(self, data: bytes) -> None:
-        """asyncio: bytes arrived."""
-        self.received.append(bytes(data))
-        self.buffered += len(data)
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """asyncio: where to put what arrives."""
+        return self._arriving
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """asyncio: that many bytes arrived."""
+        self.received.append(bytes(self._arriving[:nbytes]))
+        self.buffered += nbytes
         if self.buffered >= _READ_AHEAD and not self._read_paused and self._transport is not None:
             self._read_paused = True
             self._transport.pause_reading()

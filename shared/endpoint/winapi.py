@@ -105,7 +105,7 @@ if sys.platform == "win32":
             handle = self._kernel.CreateFileW(name, GENERIC_READ_WRITE, 0, None, OPEN_EXISTING, flags, None)
             return PipeHandle(self._require_handle(handle))
 
-        def transport(self, handle: PipeHandle, protocol: asyncio.Protocol) -> asyncio.Transport:
+        def transport(self, handle: PipeHandle, protocol: asyncio.BufferedProtocol) -> asyncio.Transport:
             """The duplex pipe transport that asyncio has for its own servers."""
             loop: Any = asyncio.get_running_loop()
             made: asyncio.Transport = loop._make_duplex_pipe_transport(handle, protocol)  # noqa: SLF001  as above

@@ -59,7 +59,7 @@ class Pipes(Protocol):
         """The client's end, which the server can identify and not impersonate."""
         ...
 
-    def transport(self, handle: Any, protocol: asyncio.Protocol) -> asyncio.Transport:
+    def transport(self, handle: Any, protocol: asyncio.BufferedProtocol) -> asyncio.Transport:
         """Hand a connected pipe to the event loop."""
         ...
 

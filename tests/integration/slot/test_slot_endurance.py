@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from killed_clients import STAGES, KilledClients, script
-from modeld_process import Modeld, write_models
+from modeld_process import Modeld, write_models, write_script
 from shared.paths import DataRoot
 from shared.protocol import api
 from slot_storm import Storm, environ
@@ -49,6 +49,21 @@ async def test_memory_stays_flat_over_many_turns(models: DataRoot) -> None:
         assert after[0] <= before[0] * 1.05 + MIB, f"{before} -> {after}"
         assert after[1:] == before[1:]
         assert worker.memory_info().rss <= held * 1.05 + 8 * MIB
+
+
+async def test_neither_daemon_nor_worker_grows_by_a_kilobyte_a_turn(models: DataRoot) -> None:
+    """As both did when each read asked for far more than came and gave the rest back: holes that were never filled."""
+    script = write_script(models.path, [{"pieces": ["x "] * 3}])
+    async with Modeld(models, "scripted", **script) as modeld, modeld.client() as client:
+
+        async def some(count: int) -> list[int]:
+            for number in range(count):
+                await client.turn("a", f"{number} " + "words " * (number % 300)).end()
+            return [one.memory_info().rss for one in (psutil.Process(modeld.pid), *modeld.workers())]
+
+        before = await some(150)
+        grown = [after - earlier for after, earlier in zip(await some(700), before, strict=True)]
+        assert max(grown) <= 0.3 * MIB, grown
 
 
 async def test_clients_killed_in_any_stage_leave_nothing(models: DataRoot) -> None:

@@ -10,6 +10,7 @@ import pytest
 from anyio.abc import ByteStream
 
 from shared.endpoint.faults import EndpointBusy, EndpointError, EndpointForbidden, NobodyListens
+from shared.endpoint.transport import StreamProtocol
 from shared.endpoint.winapi import descriptor_for
 from shared.endpoint.winpipe import (
     ERROR_ACCESS_DENIED,
@@ -36,20 +37,20 @@ class Handle:
         self.partner: Handle | None = None
         self.fail = 0
         self.inbox: list[bytes] = []
-        self.protocol: asyncio.Protocol | None = None
+        self.protocol: asyncio.BufferedProtocol | None = None
 
 
 class Transport(asyncio.Transport):
     """A transport between two handles, enough for the streams."""
 
-    def __init__(self, handle: Handle, protocol: asyncio.Protocol) -> None:
+    def __init__(self, handle: Handle, protocol: asyncio.BufferedProtocol) -> None:
         super().__init__()
         self._handle = handle
         self._closing = False
         handle.protocol = protocol
         protocol.connection_made(self)
         for data in handle.inbox:
-            protocol.data_received(data)
+            _arrive(protocol, data)
 
     def write(self, data: Any) -> None:
         partner = self._handle.partner
@@ -57,7 +58,7 @@ class Transport(asyncio.Transport):
         if partner.protocol is None:
             partner.inbox.append(bytes(data))
         else:
-            partner.protocol.data_received(bytes(data))
+            _arrive(partner.protocol, bytes(data))
 
     def is_closing(self) -> bool:
         return self._closing
@@ -78,6 +79,28 @@ class Transport(asyncio.Transport):
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
+
+
+def _arrive(protocol: asyncio.BufferedProtocol, data: bytes) -> None:
+    """As asyncio's pipes hand it over."""
+    while data:
+        buffer = protocol.get_buffer(len(data))
+        size = min(len(buffer), len(data))
+        memoryview(buffer)[:size] = data[:size]
+        protocol.buffer_updated(size)
+        data = data[size:]
+
+
+async def test_what_arrives_is_put_into_one_small_buffer_and_copied_out() -> None:
+    protocol = StreamProtocol()
+    buffer = protocol.get_buffer(1 << 20)
+    assert len(buffer) <= 1 << 16
+    buffer[:3] = b"one"
+    protocol.buffer_updated(3)
+    assert protocol.get_buffer(-1) is buffer
+    buffer[:3] = b"two"
+    protocol.buffer_updated(2)
+    assert (list(protocol.received), protocol.buffered) == ([b"one", b"tw"], 5)
 
 
 class FakePipes:
