@@ -1,7 +1,7 @@
 """Brings `.venv` of this checkout to what a command needs: `python scripts/prepare.py EXTRA...`.
 
-Standard library only. Safe to run again; quick when nothing changed: a stamp in `.venv` holds the digest of
-pyproject.toml and constraints.txt and the extras installed so far.
+Standard library only. Safe to run again; quick when nothing changed: a stamp in `.venv` holds the digest of what
+pyproject.toml and constraints.txt say of the installation, and the extras installed so far.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,10 @@ def setup(extras: Iterable[str], optional: Iterable[str] = ()) -> set[str]:
 
 def _digest() -> str:
     whole = hashlib.sha256(str(sys.version_info[:2]).encode())
-    for name in ("pyproject.toml", "constraints.txt"):
-        whole.update((ROOT / name).read_bytes())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    installed = [project["build-system"], project["project"], project["tool"]["hatch"]]  # the rest is of other tools
+    whole.update(json.dumps(installed).encode())
+    whole.update((ROOT / "constraints.txt").read_bytes())
     whole.update(str(ROOT).encode())  # a checkout that was moved needs its scripts anew
     return whole.hexdigest()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -57,6 +58,14 @@ def quiet(
 def shown(command: Sequence[str | Path], *, environ: Mapping[str, str] | None = None) -> int:
     """Run with the output shown as it comes; the exit code."""
     return _run(command, stdout=None, environ=environ)
+
+
+def captured(command: Sequence[str | Path]) -> tuple[int, str]:
+    """Run to its end; the exit code and everything it said."""
+    with tempfile.TemporaryFile() as said:
+        code = _run(command, stdout=said, environ=None)
+        said.seek(0)
+        return code, said.read().decode(errors="replace")
 
 
 def _run(

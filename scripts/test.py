@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import editor
 from prepare import setup
-from steps import BIN, PYTHON, ROOT, StepFailed, fail, say, shown
+from steps import BIN, PYTHON, ROOT, StepFailed, captured, fail, say, shown
 
 REQUIRED = ("dev", "docs", "mcp", "openvino", "remote")
 OPTIONAL = ("editor", "llama")
@@ -42,10 +43,17 @@ LINT: list[Step] = [
 
 
 def lint(durations: list[tuple[str, float, bool]]) -> None:
-    """Every check runs, also after one has failed."""
-    for name, command in LINT:
-        say(f"== {name}")
-        durations.append(_timed(name, command))
+    """All checks at once, each to its end, also where another has failed; what one says stands together."""
+    with ThreadPoolExecutor(len(LINT)) as pool:
+        for (name, _), (code, seconds, output) in zip(LINT, pool.map(_checked, LINT), strict=True):
+            say(f"== {name}\n{output}".rstrip())
+            durations.append((name, seconds, code == 0))
+
+
+def _checked(step: Step) -> tuple[int, float, str]:
+    started = time.monotonic()
+    code, output = captured(step[1])
+    return code, time.monotonic() - started, output
 
 
 def _timed(name: str, command: list[str | Path], environ: dict[str, str] | None = None) -> tuple[str, float, bool]:
