@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import stat
+import sys
 from pathlib import Path
 
 MAX_TRIES = 6
@@ -16,6 +18,23 @@ def folder(path: Path) -> None:
     if path.parent != path and not path.parent.exists():
         folder(path.parent)
     path.mkdir(mode=0o700, exist_ok=True)
+
+
+def narrow(path: Path) -> bool:
+    """Take from others the right to write into a folder of ours, who could exchange what we trust there; whether that
+    holds now. That they may look stays as it is: the folder may be one that its user shares, and every file of ours
+    in it is private by itself. Raises OSError. Windows has no modes: true.
+    """
+    if sys.platform == "win32":
+        return True
+    facts = path.stat()
+    open_to_others = facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if not open_to_others:
+        return True
+    if facts.st_uid != os.geteuid() or facts.st_mode & stat.S_ISVTX:
+        return False  # another's, or a place for all like /tmp, which would be broken for them
+    path.chmod(stat.S_IMODE(facts.st_mode) & ~open_to_others)
+    return True
 
 
 def opener(path: str, flags: int) -> int:

@@ -91,6 +91,7 @@ class Store:
         import sqlite3
 
         private.folder(self._path.parent)
+        private.narrow(self._path.parent)
         try:
             self._db = database.connect(self._path)
         except sqlite3.DatabaseError as error:

@@ -97,10 +97,14 @@ def _away_fix(path: Path) -> str:
 
 
 def _modes(where: DataRoot) -> list[Finding]:
-    """Secrets that others could read."""
+    """Secrets that others could read, and a root that they may look into."""
     if sys.platform == "win32":
         return []
     found = []
+    mode = stat.S_IMODE(where.path.stat().st_mode)
+    if mode & 0o077:
+        text = f"others may list {where.path} (mode {mode:o}); the files of modeld in it are yours alone"
+        found.append(Finding(what="data root", verdict="note", text=text, fix=f"`chmod 700 {where.path}`"))
     for token in sorted(where.instances.glob("*.token")):
         facts = token.stat()
         if stat.S_IMODE(facts.st_mode) & 0o077 or facts.st_uid != os.geteuid():

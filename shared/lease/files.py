@@ -22,7 +22,9 @@ KEEP_TEMPORARY = 600.0
 
 
 def prepare(root: DataRoot) -> None:
-    """Create the private folders. Raises NetworkFilesystem, RootUnusable, DiskFull."""
+    """Create the private folders. Raises NetworkFilesystem, RootUnusable (another user's, or one that others may write
+    into and that cannot be narrowed), DiskFull.
+    """
     kind = network_kind(root.path)
     if kind is not None:
         uid, mode = disk.owner_of(root.path)
@@ -31,6 +33,10 @@ def prepare(root: DataRoot) -> None:
         try:
             private.folder(folder)
             _refuse_foreign(folder)
+            if not private.narrow(folder):
+                hint = "others may write there; set MODELD_DATA_ROOT to a folder of your own"
+                uid, mode = disk.owner_of(folder)
+                raise RootUnusable(path=str(folder), uid=uid, mode=mode, hint=hint)
             if folder != root.path and os.name == "posix" and os.stat(folder).st_mode & 0o077:
                 folder.chmod(0o700)
         except OSError as error:

@@ -304,6 +304,28 @@ def test_open_folders_are_made_private(short_tmp: Path) -> None:
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
+@pytest.mark.skipif(os.name == "nt", reason="modes are those of Unix")
+@pytest.mark.parametrize(("before", "after"), [(0o777, 0o755), (0o770, 0o750), (0o755, 0o755), (0o700, 0o700)])
+def test_nobody_else_writes_into_a_root_that_was_there(short_tmp: Path, before: int, after: int) -> None:
+    root = DataRoot(short_tmp / "data")
+    root.path.mkdir()
+    root.path.chmod(before)
+    files.prepare(root)
+    assert stat.S_IMODE(root.path.stat().st_mode) == after
+    assert stat.S_IMODE(root.owner.stat().st_mode) == 0o700
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes are those of Unix")
+def test_a_place_for_all_is_refused_and_left_as_it_is(short_tmp: Path) -> None:
+    root = DataRoot(short_tmp / "data")
+    root.path.mkdir()
+    root.path.chmod(0o1777)
+    with pytest.raises(RootUnusable, match="others may write") as refused:
+        files.prepare(root)
+    assert (refused.value.path, refused.value.mode) == (str(root.path), "1777")
+    assert stat.S_IMODE(root.path.stat().st_mode) == 0o1777
+
+
 AS_NOBODY = """
 import os, sys
 from pathlib import Path
