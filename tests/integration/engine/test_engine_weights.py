@@ -10,6 +10,7 @@ import anyio
 import pytest
 from engine_bench import Engine, Engines, assistant, user
 
+from modeld.engine.llama.warm import IDLE_TOKENS
 from shared.protocol.api import Event, Prefix, Sampling, TextDelta
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.model, pytest.mark.timeout(180)]
@@ -24,7 +25,7 @@ def about(subject: str, sentences: int) -> list[dict[str, str]]:
 
 
 async def test_smollm2_knows_the_capital_of_france(engines: Engines, smollm2: Path) -> None:
-    engine = await engines.load("llama", smollm2, threads=1)
+    engine = await engines.load("llama", smollm2)
     answer = await engine.ask([SYSTEM, user("What is the capital of France?")], SHORT)
     assert "Paris" in answer.text
     assert answer.done.finish_reason == "stop"
@@ -32,13 +33,12 @@ async def test_smollm2_knows_the_capital_of_france(engines: Engines, smollm2: Pa
 
 
 async def test_gemma3_continues_and_adds_its_begin_mark_once(engines: Engines, gemma3: Path) -> None:
-    engine = await engines.load(
-        "llama", gemma3, threads=1, model={"template": "{{ bos_token }}{{ messages[0]['content'] }}"}
-    )
+    engine = await engines.load("llama", gemma3, model={"template": "{{ bos_token }}{{ messages[0]['content'] }}"})
     assert engine.loaded.identity.bos_policy == "add"
     assert engine.loaded.capabilities["trim"] is False
     one = await engine.count([user("The capital of France is the city of")])
-    plain = await engines.load("llama", gemma3, threads=1, model={"template": "{{ messages[0]['content'] }}"})
+    template = {"template": "{{ messages[0]['content'] }}"}
+    plain = await engines.load("llama", gemma3, model=template, vocabulary_only=True)
     assert one == await plain.count([user("The capital of France is the city of")])
     answer = await engine.ask("The capital of France is the city of", Sampling(temperature=0.0, max_tokens=8))
     assert "Paris" in answer.text
@@ -48,11 +48,10 @@ async def test_gemma3_continues_and_adds_its_begin_mark_once(engines: Engines, g
 async def test_coming_back_to_a_parked_conversation_costs_its_new_tokens(
     engines: Engines, weights: str, request: pytest.FixtureRequest
 ) -> None:
-    engine = await engines.load(
-        "llama", request.getfixturevalue(weights), num_ctx=4096, parked_bytes=256 << 20, threads=1
-    )
+    engine = await engines.load("llama", request.getfixturevalue(weights), num_ctx=1024, parked_bytes=256 << 20)
     few = Sampling(temperature=0.0, max_tokens=4)
-    first, second = about("Rivers", 30), about("Hills", 30)
+    first, second = about("Rivers", 17), about("Hills", 17)
+    assert await engine.count(first) > IDLE_TOKENS, "more than an idle lane may hold"
     said = await engine.ask(first, few)
     await engine.ask(second, few)
     account = await engine.host.sample()
@@ -91,10 +90,10 @@ async def test_a_cancel_is_heard_within_one_graph_node_and_leaves_a_sound_engine
     engines: Engines, smollm2: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """The times are recorded, not asserted (bench asserts them); that a batch is left in its middle is."""
-    engine = await engines.load("llama", smollm2, num_ctx=4096, threads=1)
+    engine = await engines.load("llama", smollm2, num_ctx=2048)
     fresh = await engine.ask([SYSTEM, user("What is the capital of France?")], SHORT)
-    whole = await engine.ask(about("Whole", 30), Sampling(temperature=0.0, max_tokens=1))
-    prefill = await cancelled_after(engine, about("Cut", 30), Prefix, 0.1)
+    whole = await engine.ask(about("Whole", 16), Sampling(temperature=0.0, max_tokens=1))
+    prefill = await cancelled_after(engine, about("Cut", 16), Prefix, 0.1)
     decode = await cancelled_after(engine, [SYSTEM, user("Tell a very long story.")], TextDelta, 0.1)
     record_property("cancel_prefill_s", prefill)
     record_property("cancel_decode_s", decode)

@@ -11,7 +11,6 @@ from engine_bench import Engines, user
 from acp_bridge.tools.builtin import PLAIN_SYSTEM
 from modeld.engine.sampling import DEFAULTS
 from shared.protocol.api import Sampling
-from weights import SMOLLM2, fetch
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.model, pytest.mark.timeout(300)]
 
@@ -22,14 +21,19 @@ RIGHT = 9
 
 
 @pytest.mark.parametrize(
-    "backend",
-    [pytest.param("llama", marks=pytest.mark.llama), pytest.param("openvino", marks=pytest.mark.openvino)],
+    ("backend", "weights"),
+    [
+        pytest.param("llama", "smollm2", marks=pytest.mark.llama, id="llama"),
+        pytest.param("openvino", "converted_smollm2", marks=pytest.mark.openvino, id="openvino"),
+    ],
 )
-async def test_the_starter_knows_the_answer(engines: Engines, backend: str) -> None:
+async def test_the_starter_knows_the_answer(
+    engines: Engines, backend: str, weights: str, request: pytest.FixtureRequest
+) -> None:
     question = re.search(r"(?m)^PROMPT \?= (.*)$", MAKEFILE.read_text(encoding="utf-8"))
     assert question is not None
     messages = [{"role": "system", "content": PLAIN_SYSTEM}, user(question.group(1))]
-    engine = await engines.load(backend, fetch(SMOLLM2))
+    engine = await engines.load(backend, request.getfixturevalue(weights), num_ctx=512)
     best = await engine.ask(messages, Sampling(temperature=0.0, max_tokens=24))
     assert "Paris" in best.text
     assert best.done.finish_reason == "stop", "and it stops when it has answered"

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bench.guessing import edit
+from counts import FULL
 from modeld.engine import lookup
 from modeld.engine.contract import Aborted, AbortFlag, DecodeOptions, LoadRequest
 from modeld.engine.llama.engine import LlamaEngine
@@ -23,6 +24,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 #: Tokens of one batch and tokens alone go through other kernels: only full precision shows no difference.
 EXACT: dict[str, Any] = {"kv_type": "f32", "flash_attention": False}
 CONTEXT = 2048
+SEEDS = 6 if FULL else 3
 #: Logits of SmolLM2 in Q4_1 move by 0.7 at 600 tokens where batches differ (test_reuse_defaults.py).
 NOISE = 1.5
 FILE = "".join(f"    value_{name} = read_value(source, '{name}')\n" for name in ("first", "second", "third", "fourth"))
@@ -141,12 +143,12 @@ def repeating(engine: Counted, seed: int) -> list[int]:
 @pytest.mark.parametrize(
     "options",
     [
-        DecodeOptions(max_tokens=200),
-        DecodeOptions(max_tokens=200, temperature=0.3, seed=11),
-        DecodeOptions(max_tokens=200, temperature=0.9, top_k=40, top_p=0.95, min_p=0.05, seed=12),
-        DecodeOptions(max_tokens=200, temperature=0.4, repeat_penalty=1.05, frequency_penalty=0.05, seed=13),
-        DecodeOptions(max_tokens=200, repeat_penalty=1.02, logit_bias=((70, 3.0), (80, -5.0))),
-        DecodeOptions(max_tokens=120, json_schema='{"type": "array", "minItems": 9, "items": {"const": "value"}}'),
+        DecodeOptions(max_tokens=120),
+        DecodeOptions(max_tokens=120, temperature=0.3, seed=11),
+        DecodeOptions(max_tokens=120, temperature=0.9, top_k=40, top_p=0.95, min_p=0.05, seed=12),
+        DecodeOptions(max_tokens=120, temperature=0.4, repeat_penalty=1.05, frequency_penalty=0.05, seed=13),
+        DecodeOptions(max_tokens=120, repeat_penalty=1.02, logit_bias=((70, 3.0), (80, -5.0))),
+        DecodeOptions(max_tokens=90, json_schema='{"type": "array", "minItems": 9, "items": {"const": "value"}}'),
     ],
     ids=["greedy", "seeded", "usual sampling", "penalties", "bias", "held to a schema"],
 )
@@ -154,7 +156,7 @@ def repeating(engine: Counted, seed: int) -> list[int]:
 def test_an_answer_is_the_same_with_and_without_guesses(pair: tuple[Counted, Counted], options: DecodeOptions) -> None:
     guessing, plain = pair
     guessing.guessed = guessing.refused = 0
-    for seed in range(6):
+    for seed in range(SEEDS):
         prompt = repeating(guessing, seed)
         assert guessing.answer(prompt, options) == plain.answer(prompt, options)
     assert guessing.guessed > guessing.refused > 0
@@ -201,8 +203,8 @@ def test_a_reader_that_leaves_early_leaves_a_lane_that_is_as_counted(pair: tuple
     left = 0
     for leave_after in range(20, 60):
         guessing.ensure_prefix(prompt)
-        guessing.prefill_suffix(DecodeOptions(max_tokens=200), lambda done, of: None)
-        for number, _ in enumerate(guessing.decode(DecodeOptions(max_tokens=200))):
+        guessing.prefill_suffix(DecodeOptions(max_tokens=120), lambda done, of: None)
+        for number, _ in enumerate(guessing.decode(DecodeOptions(max_tokens=120))):
             if number == leave_after:
                 break
         left += guessing._ahead > 0
@@ -228,7 +230,7 @@ def test_a_cancel_within_a_guess_leaves_the_next_answer_as_a_fresh_one(pair: tup
 def test_a_window_that_cannot_be_cut_is_never_guessed_for(tiny_window: Path) -> None:
     engine = opened(tiny_window)
     try:
-        engine.answer(repeating(engine, 1), DecodeOptions(max_tokens=200))
+        engine.answer(repeating(engine, 1), DecodeOptions(max_tokens=120))
         assert engine.guessed == 0
     finally:
         engine.close()
@@ -251,7 +253,7 @@ def test_with_the_defaults_a_guessed_answer_differs_only_where_two_tokens_were_a
     guessing, plain = opened(smollm2), opened(smollm2, speculation=False)
     try:
         prompt = guessing.tokenize(Template(guessing.template).render(edit(1)), special=True)
-        options = DecodeOptions(max_tokens=200)
+        options = DecodeOptions(max_tokens=120)
         ours, theirs = guessing.answer(prompt, options), plain.answer(prompt, options)
         assert guessing.guessed > 2 * guessing.refused
         parted = next((at for at, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), None)
