@@ -63,6 +63,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from shared.words import switch_sentence, use_sentence
+
 
 class ModeldError(Exception):
     """Base of the table. Fields are keyword arguments and become attributes.
@@ -129,7 +131,14 @@ class ModelSwitchRequired(SlotError):
     kind = "model_switch_required"
     code = -32012
     fields = ("active", "requested", "in_use_by")
-    summary = "{active} is active; allow the switch to unload it and load {requested}"
+    summary = "Switching from {active} to {requested} will unload {active} and drop its warm context; allow it to go on"
+
+    def _default_message(self) -> str:
+        """In the words of the question that a person is asked."""
+        said = [switch_sentence(str(self.active), str(self.requested))]
+        if self.in_use_by:
+            said.append(use_sentence(str(self.active), self.in_use_by))
+        return "; ".join([*said, "allow it to go on"])
 
 
 class ModelLoadFailed(SlotError):

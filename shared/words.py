@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 def counted(number: int, word: str) -> str:
     """`1 model`, `2 models`, `1,024 tokens`."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def switch_sentence(active: str, wanted: str) -> str:
+    """The one sentence that every face, command and error says of a switch."""
+    if active == wanted:
+        return f"Loading {wanted} with other settings will unload it and drop its warm context"
+    return f"Switching from {active} to {wanted} will unload {active} and drop its warm context"
+
+
+def use_sentence(active: str, users: Iterable[str]) -> str:
+    """Who would lose by it."""
+    return f"{active} is in use by {', '.join(dict.fromkeys(users)) or 'another editor'}"
 
 
 def is_text(given: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from acp_bridge.session.face import Answer, Question
+from shared.words import switch_sentence, use_sentence
 
 SWITCH = "switch"
 SWITCH_ALWAYS = "switch_always"
@@ -12,17 +13,12 @@ WAIT = "wait"
 DECLINE = "decline"
 
 
-def switch_sentence(active: str, wanted: str) -> str:
-    """The one sentence that every face shows before a model is replaced."""
-    return f"Switching from {active} to {wanted} will unload {active} and drop its warm context"
-
-
 def switch_question(card: str, active: str, wanted: str, in_use_by: Sequence[str]) -> Question:
     """Asked at the turn, when another client uses the active model."""
     users = ", ".join(dict.fromkeys(in_use_by)) or "another editor"
     return Question(
         card=card,
-        title=f"{switch_sentence(active, wanted)}. {active} is in use by {users}.",
+        title=f"{switch_sentence(active, wanted)}. {use_sentence(active, in_use_by)}.",
         answers=[
             Answer(id=SWITCH, name="Switch now", kind="allow_once"),
             Answer(id=SWITCH_ALWAYS, name="Always switch in this session", kind="allow_always"),

@@ -13,6 +13,7 @@ from shared import codes
 from shared.errors import ModelSwitchRequired
 from shared.protocol import api
 from shared.remedy import called
+from shared.words import switch_sentence, use_sentence
 
 
 def main(options: argparse.Namespace) -> int:
@@ -22,9 +23,9 @@ def main(options: argparse.Namespace) -> int:
         result = Context().with_daemon(lambda connection: _load(connection, options, progress))
     except ModelSwitchRequired as error:
         progress.end()
-        sys.stderr.write(f"modeld: {consequence(error.active, error.requested)}\n")
+        sys.stderr.write(f"modeld: {switch_sentence(str(error.active), str(error.requested))}.\n")
         if error.in_use_by:
-            sys.stderr.write(f"modeld: {error.active} is in use by {', '.join(error.in_use_by)}\n")
+            sys.stderr.write(f"modeld: {use_sentence(str(error.active), error.in_use_by)}.\n")
         again = shlex.join(["load", str(error.requested), *config_words(options), "--switch"])
         sys.stderr.write(f"modeld: run `{called('modeld')} {again}` to do it\n")
         return codes.REFUSED
@@ -45,7 +46,7 @@ async def _load(connection: Connection, options: argparse.Namespace, progress: P
     def seen(event: api.Event) -> None:
         if isinstance(event, api.Loading) and event.unloads and not told and not options.json:
             # said when it is about to happen: the model was found, checked and has room
-            told.append(consequence(event.unloads, event.model))
+            told.append(f"{switch_sentence(event.unloads, event.model)}.")
             progress.end()
             print(told[0], flush=True)
         show_event(progress, event)
@@ -59,10 +60,3 @@ async def _load(connection: Connection, options: argparse.Namespace, progress: P
         return await connection.call("model/load", params, api.LoadResult, seen, limit=None)
 
     return await by_name(connection, options.model, load)
-
-
-def consequence(active: str, requested: str) -> str:
-    """What a switch does, in the words that every face uses."""
-    if active == requested:
-        return f"Loading {requested} with other settings will unload it and drop its warm context."
-    return f"Switching from {active} to {requested} will unload {active} and drop its warm context."

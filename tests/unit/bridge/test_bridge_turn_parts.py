@@ -22,11 +22,12 @@ from acp_bridge.session.events import (
     TurnEnded,
     UserSaid,
 )
-from acp_bridge.session.question import switch_question, switch_sentence
+from acp_bridge.session.question import switch_question
 from acp_bridge.session.stages import Stages
 from acp_bridge.session.state import messages_of, title_of, user_content
 from shared.errors import ContextOverflow
 from shared.protocol import api
+from shared.words import switch_sentence
 
 pytestmark = pytest.mark.unit
 

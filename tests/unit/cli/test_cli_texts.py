@@ -7,12 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from acp_bridge.session.question import switch_question
 from modeld.cli.context import complete
 from modeld.cli.library import next_steps
-from modeld.cli.load import consequence
 from modeld.cli.statustext import text
+from shared.errors import ModelSwitchRequired
 from shared.protocol import api
-from shared.words import counted
+from shared.words import counted, switch_sentence, use_sentence
 
 pytestmark = pytest.mark.unit
 
@@ -171,5 +172,12 @@ def test_the_library_says_what_can_be_done_and_what_it_costs() -> None:
 
 
 def test_a_switch_is_told_in_the_words_of_every_face() -> None:
-    assert consequence("A", "B") == "Switching from A to B will unload A and drop its warm context."
-    assert consequence("A", "A").startswith("Loading A with other settings will unload it")
+    assert switch_sentence("A", "B") == "Switching from A to B will unload A and drop its warm context"
+    assert switch_sentence("A", "A").startswith("Loading A with other settings will unload it")
+    assert use_sentence("A", []) == "A is in use by another editor"
+    refused = ModelSwitchRequired(active="A", requested="B", in_use_by=["Zed", "Zed"]).message
+    asked = switch_question("card", "A", "B", ["Zed", "Zed"]).title
+    for sentence in (switch_sentence("A", "B"), use_sentence("A", ["Zed"])):
+        assert sentence in refused
+        assert sentence in asked
+    assert "in use" not in ModelSwitchRequired(active="A", requested="B").message
