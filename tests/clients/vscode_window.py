@@ -191,10 +191,11 @@ class Window:
         self.page.keyboard.press("Control+A")
         self.page.keyboard.type(text)
         typed = self.chat.locator(".interactive-input-part .view-lines").first
+        end = text.split()[-1]
 
         def sent() -> bool:
             self.page.keyboard.press("Enter")  # not heard while the editor draws its chat anew
-            return any(not typed.inner_text().strip() or self.page.wait_for_timeout(50) for _ in range(20))
+            return any(end not in typed.inner_text() or self.page.wait_for_timeout(50) for _ in range(20))
 
         self.until(sent, "the message is sent")
 
