@@ -84,9 +84,9 @@ class Transport(asyncio.Transport):
 def _arrive(protocol: asyncio.BufferedProtocol, data: bytes) -> None:
     """As asyncio's pipes hand it over."""
     while data:
-        buffer = protocol.get_buffer(len(data))
+        buffer = memoryview(protocol.get_buffer(len(data)))
         size = min(len(buffer), len(data))
-        memoryview(buffer)[:size] = data[:size]
+        buffer[:size] = data[:size]
         protocol.buffer_updated(size)
         data = data[size:]
 
@@ -142,7 +142,7 @@ class FakePipes:
         there.connected.set()
         return here
 
-    def transport(self, handle: Handle, protocol: asyncio.Protocol) -> asyncio.Transport:
+    def transport(self, handle: Handle, protocol: asyncio.BufferedProtocol) -> asyncio.Transport:
         return Transport(handle, protocol)
 
     def server_pid(self, handle: Handle) -> int:
