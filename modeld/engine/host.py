@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 import anyio
 
 from modeld.engine import exits
+from modeld.engine.heart import Heart
 from modeld.engine.link import Link
 from modeld.engine.messages import (
     WORKER_PROTOCOL,
@@ -69,7 +70,7 @@ class WorkerHost:
         self.exit_reason = ""
         self.pid = 0
         self.start_token = ""
-        #: Asked before each heartbeat: an owner whose lease is in doubt lets its worker's watchdog decide.
+        #: Asked before each heartbeat, in any thread: where the lease is in doubt, the worker's watchdog decides.
         self.may_beat: Callable[[], bool] = lambda: True
         self._settings = settings
         self._turn = 0
@@ -79,7 +80,7 @@ class WorkerHost:
         self._hello: asyncio.Future[WorkerHello] = loop.create_future()
         self._imported: asyncio.Future[Imported] = loop.create_future()
         self._link = Link(self._receive, self._gone)
-        self._heart: asyncio.TimerHandle | None = None
+        self._heart: Heart | None = None
         self._job: Any = None
 
     @classmethod
@@ -112,7 +113,8 @@ class WorkerHost:
             await host.close(0)
             raise ModelLoadFailed(model="", stage="worker", reason="another version is installed; restart modeld")
         host.pid, host.start_token = hello.pid, hello.start_token
-        host._beat()
+        host.beat()
+        host._heart = Heart(host._beat_beside, settings.worker_watchdog / _BEATS_PER_WATCHDOG)
         return host
 
     async def _spawn(self, log: Path | None, environ: Mapping[str, str] | None) -> None:
@@ -263,12 +265,10 @@ class WorkerHost:
         if self.may_beat():
             self._send(Heartbeat())
 
-    def _beat(self) -> None:
-        if self.exited.is_set():
-            return
-        self.beat()
-        pause = self._settings.worker_watchdog / _BEATS_PER_WATCHDOG
-        self._heart = asyncio.get_running_loop().call_later(pause, self._beat)
+    def _beat_beside(self) -> None:
+        """The regular ones, from the heart's own thread."""
+        if not self.exited.is_set() and self.may_beat():
+            self._link.write_beside(frame(Heartbeat()))
 
     def _receive(self, message: FromWorker) -> None:
         match message:

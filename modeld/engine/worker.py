@@ -44,7 +44,7 @@ from modeld.engine.messages import (
     WorkerHello,
 )
 from modeld.engine.resident import Resident
-from modeld.engine.watchdog import Watchdog, end_with_owner
+from modeld.engine.watchdog import Watchdog, end_with_owner, unread
 from modeld.engine.wire import BadFrame, frame, to_worker_reader
 from shared.errors import EngineFailed, ModeldError
 from shared.lease.identity import start_token
@@ -182,12 +182,12 @@ class Worker:
             size = pipe.readinto(data)
             if not size:
                 _leave(exits.OWNER_GONE)
+            self._watchdog.heard()  # a part of a long message too
             try:
                 messages = reader.feed(data[:size])
             except BadFrame:
                 _leave(exits.BAD_PROTOCOL)
             for message in messages:
-                self._watchdog.heard()
                 self._receive(message)
 
     def _receive(self, message: ToWorker) -> None:
@@ -289,7 +289,8 @@ def main(arguments: list[str]) -> None:
     options = dict(zip(arguments[1::2], arguments[2::2], strict=True))
     owner = int(options["--owner"])
     end_with_owner(owner)
-    Worker(arguments[0], source, sink, Watchdog(float(options["--watchdog"]), owner)).run()
+    watchdog = Watchdog(float(options["--watchdog"]), owner, waiting=lambda: unread(source))
+    Worker(arguments[0], source, sink, watchdog).run()
 
 
 if __name__ == "__main__":

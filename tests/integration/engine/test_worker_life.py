@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import anyio
@@ -117,6 +118,23 @@ async def test_without_heartbeats_it_ends_and_says_why(engines: Engines) -> None
     host = await engines.start("none", QUICK)
     assert host._heart is not None
     host._heart.cancel()
+    with anyio.fail_after(5):
+        await host.exited.wait()
+    assert host.exit_reason == exits.describe_exit(exits.OWNER_SILENT)
+
+
+async def test_an_owner_whose_loop_comes_to_nothing_keeps_its_worker(engines: Engines) -> None:
+    """A machine that gives it little, much to do at once: the owner lives, and its lease is renewed by a thread too."""
+    host = await engines.start("none", QUICK)
+    time.sleep(3 * QUICK.worker_watchdog)  # the loop is what must not be needed
+    await anyio.sleep(QUICK.worker_watchdog / 2)
+    assert not host.exited.is_set()
+    assert await host.sample() is not None
+
+
+async def test_an_owner_in_doubt_of_its_lease_does_not_beat(engines: Engines) -> None:
+    host = await engines.start("none", QUICK)
+    host.may_beat = lambda: False
     with anyio.fail_after(5):
         await host.exited.wait()
     assert host.exit_reason == exits.describe_exit(exits.OWNER_SILENT)

@@ -204,6 +204,14 @@ def test_time_in_which_the_worker_itself_was_stopped_is_not_charged_to_the_owner
     assert Watchdog(4.0, owner=1).step(3600.0) < 4.0
 
 
+def test_an_owner_that_was_not_heard_yet_has_as_long_again() -> None:
+    """The worker itself may lag behind what waits in its pipe; not for ever."""
+    waiting = Watchdog(4.0, owner=1, waiting=lambda: True)
+    assert [waiting.ends(1.0) for _ in range(8)] == [False] * 7 + [True]
+    silent = Watchdog(4.0, owner=1)
+    assert [silent.ends(1.0) for _ in range(4)] == [False] * 3 + [True]
+
+
 # --- threads ---------------------------------------------------------------------------------------
 
 
