@@ -170,7 +170,8 @@ class Modeld:
     def __init__(self, root: DataRoot, backend: str = "scripted", **environ: str) -> None:
         self.root = root
         self.backend = backend
-        self.environ = {**os.environ, **environ}
+        # one engine thread: two of them spin at each other's barriers while other tests run
+        self.environ = {**os.environ, "MODELD_THREADS": "1", **environ}
         self.process: subprocess.Popen[bytes] | None = None
 
     async def start(self, seconds: float = LONG) -> None:

@@ -291,8 +291,7 @@ async def test_a_model_of_another_backend_is_a_typed_refusal_that_names_it(data_
 @pytest.mark.timeout(120)
 async def test_a_turn_without_a_limit_ends_by_itself_with_length(models: DataRoot) -> None:
     free = api.Sampling(temperature=0.0)
-    one = {"MODELD_THREADS": "1"}  # two of them spin at each other's barriers on a loaded machine
-    async with Modeld(models, "llama", **one) as modeld, modeld.client() as client:
+    async with Modeld(models, "llama") as modeld, modeld.client() as client:
         await client.load("a", config=api.LoadConfig(num_ctx=256))
         half = await client.turn("a", params=free).end(50.0)
         assert (half.finish_reason, half.usage.generated) == ("length", 128)
@@ -300,10 +299,10 @@ async def test_a_turn_without_a_limit_ends_by_itself_with_length(models: DataRoo
         assert (more.finish_reason, more.usage.generated) == ("length", 150)
         full = await client.turn("a", params=FOREVER).end(50.0)
         assert full.finish_reason == "context_full"
-    async with Modeld(models, "llama", **one, MODELD_TURN_TOKENS="20") as modeld, modeld.client() as client:
+    async with Modeld(models, "llama", MODELD_TURN_TOKENS="20") as modeld, modeld.client() as client:
         few = await client.turn("a", params=free).end(50.0)
         assert (few.finish_reason, few.usage.generated) == ("length", 20)
-    async with Modeld(models, "llama", **one, MODELD_TURN_TOKENS="0") as modeld, modeld.client() as client:
+    async with Modeld(models, "llama", MODELD_TURN_TOKENS="0") as modeld, modeld.client() as client:
         await client.load("a", config=api.LoadConfig(num_ctx=256))
         assert (await client.turn("a", params=free).end(50.0)).finish_reason == "context_full"
 

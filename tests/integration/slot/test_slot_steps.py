@@ -10,6 +10,7 @@ import anyio
 import msgspec
 import pytest
 
+from converted import share
 from modeld_process import ENDLESS, Client, Modeld, eventually, is_alive, write_models, write_script
 from shared.errors import (
     ContextOverflow,
@@ -98,6 +99,7 @@ def engine(request: pytest.FixtureRequest, data_root: DataRoot) -> Callable[...,
             weights: Path = request.getfixturevalue("smollm2")
             data_root.models.mkdir(parents=True, exist_ok=True)
             (data_root.models / "a.gguf").symlink_to(weights)
+            share(request.getfixturevalue("smollm2_ir"), data_root.path)
         else:
             write_models(data_root, "a")
         return Modeld(data_root, request.param, **environ)
