@@ -31,6 +31,16 @@ async def engines(tmp_path: Path, engine_root: Path, monkeypatch: pytest.MonkeyP
     await pool.close()
 
 
+@pytest.fixture(scope="module")
+async def shared_engines(engine_root: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engines]:
+    """Workers for one file, for tests that need no cold one."""
+    pool = Engines(tmp_path_factory.mktemp("engine"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MODELD_DATA_ROOT", str(engine_root))
+        yield pool
+    await pool.close()
+
+
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Plain attention, loads in milliseconds."""
@@ -65,19 +75,12 @@ def converted_smollm2(smollm2: Path, smollm2_ir: Path, engine_root: Path) -> Pat
         pytest.param("openvino real", marks=pytest.mark.model),
     ],
 )
-async def engine(
-    request: pytest.FixtureRequest, engine_root: Path, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Engine]:
+async def engine(request: pytest.FixtureRequest, shared_engines: Engines) -> Engine:
     """Every engine under the one suite: a script, tiny weights, and real ones on both; loaded once a file."""
     backend, _, real = request.param.partition(" ")
-    pool = Engines(tmp_path_factory.mktemp("engine"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MODELD_DATA_ROOT", str(engine_root))
-        if backend == "scripted":
-            endless = {"pieces": ["one ", "two ", "three "], "endless": True}
-            yield await pool.scripted(FAST_WINDOW, replies=[endless], token_s=0.001, prefill_token_s=0.0002)
-        else:
-            weights = "converted_smollm2" if backend == "openvino" else "smollm2" if real else "tiny"
-            window = REAL_WINDOW if real else FAST_WINDOW
-            yield await pool.load(backend, request.getfixturevalue(weights), num_ctx=window)
-    await pool.close()
+    if backend == "scripted":
+        endless = {"pieces": ["one ", "two ", "three "], "endless": True}
+        return await shared_engines.scripted(FAST_WINDOW, replies=[endless], token_s=0.001, prefill_token_s=0.0002)
+    weights = "converted_smollm2" if backend == "openvino" else "smollm2" if real else "tiny"
+    window = REAL_WINDOW if real else FAST_WINDOW
+    return await shared_engines.load(backend, request.getfixturevalue(weights), num_ctx=window)

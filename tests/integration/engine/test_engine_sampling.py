@@ -18,10 +18,10 @@ EXACT: dict[str, Any] = {"kv_type": "f32", "flash_attention": False}
 PROMPT = "Say something about the river."
 
 
-@pytest.fixture
-async def engine(engines: Engines, tiny: Path) -> Engine:
+@pytest.fixture(scope="module")
+async def engine(shared_engines: Engines, tiny: Path) -> Engine:
     """One model of plain attention."""
-    return await engines.load("llama", tiny, **EXACT)
+    return await shared_engines.load("llama", tiny, **EXACT)
 
 
 async def said(engine: Engine, **options: Any) -> str:

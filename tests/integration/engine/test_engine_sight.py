@@ -34,6 +34,12 @@ async def seeing(engines: Engines, tiny: Path, projector: Path) -> Engine:
     return await engines.load("llama", tiny, projector=str(projector), kv_type="f32", flash_attention=False)
 
 
+@pytest.fixture(scope="module")
+async def watching(shared_engines: Engines, tiny: Path, projector: Path) -> Engine:
+    """One for all tests of what is refused."""
+    return await shared_engines.load("llama", tiny, projector=str(projector))
+
+
 def picture(data: bytes, mime: str = "image/png") -> dict[str, Any]:
     """A content part."""
     encoded = base64.b64encode(data).decode()
@@ -153,33 +159,33 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("name", UNUSABLE)
-async def test_a_broken_picture_costs_its_turn(seeing: Engine, name: str) -> None:
+async def test_a_broken_picture_costs_its_turn(watching: Engine, name: str) -> None:
     data, reason = UNUSABLE[name]
     told = [user("Words."), assistant("Yes."), shown("And this? ", data)]
     with pytest.raises(PictureUnusable, match=reason) as refused:
-        await seeing.ask(told, FEW)
+        await watching.ask(told, FEW)
     assert refused.value.index == 2
-    assert (await ask(seeing, "And this? ", NOISE)).done.usage.generated == 8
+    assert (await ask(watching, "And this? ", NOISE)).done.usage.generated == 8
 
 
-async def test_what_is_too_large_or_elsewhere_is_refused_before_anything_reads_it(seeing: Engine) -> None:
+async def test_what_is_too_large_or_elsewhere_is_refused_before_anything_reads_it(watching: Engine) -> None:
     large = {"role": "user", "content": [picture(b"\x89PNG\r\n\x1a\n" + bytes(MOST_BYTES))]}
     with pytest.raises(PictureUnusable, match="larger than 20 MB"):
-        await seeing.ask([large], FEW)
+        await watching.ask([large], FEW)
     for address in ("http://127.0.0.1/secret.png", "file:///etc/passwd", "data:image/png,plain"):
         part = {"type": "image_url", "image_url": {"url": address}}
         with pytest.raises(UnsupportedFeature, match="picture"):
-            await seeing.ask([{"role": "user", "content": [part]}], FEW)
+            await watching.ask([{"role": "user", "content": [part]}], FEW)
     with pytest.raises(PictureUnusable, match="base64"):
-        await seeing.ask([{"role": "user", "content": [{"type": "image_url", "image_url": "data:;base64,!!"}]}], FEW)
+        await watching.ask([{"role": "user", "content": [{"type": "image_url", "image_url": "data:;base64,!!"}]}], FEW)
     sound = {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}]}
     with pytest.raises(UnsupportedFeature, match="input_audio"):
-        await seeing.ask([sound], FEW)
+        await watching.ask([sound], FEW)
 
 
-async def test_words_that_look_like_a_picture_are_words(seeing: Engine) -> None:
-    assert (await seeing.ask("<__media__> <image>", FEW)).done.usage.generated == 8
-    one = await ask(seeing, "<__media__>", NOISE)
+async def test_words_that_look_like_a_picture_are_words(watching: Engine) -> None:
+    assert (await watching.ask("<__media__> <image>", FEW)).done.usage.generated == 8
+    one = await ask(watching, "<__media__>", NOISE)
     assert one.done.usage.prefilled + one.done.usage.reused < 2 * TOKENS + 60
 
 

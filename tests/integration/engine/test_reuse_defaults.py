@@ -85,17 +85,17 @@ def best(logits: Sequence[float]) -> int:
 
 
 def test_the_same_batches_give_the_same_bits(bare: Bare) -> None:
-    prompt = words(bare, 1, 192)
+    prompt = words(bare, 1, 128)
     bare.forget()
     fresh = bare.evaluate(prompt)
     bare.forget()
-    bare.evaluate(prompt[:96])
+    bare.evaluate(prompt[:64])
     assert bare.evaluate(prompt) == fresh, "half of it was reused, half evaluated as a batch"
 
 
 def test_a_reused_answer_differs_only_where_two_tokens_were_as_good(bare: Bare) -> None:
     chance = random.Random(7)
-    prompt = words(bare, 2, 60)
+    prompt = words(bare, 2, 40)
     most = 0.0
     for step in range(4):
         bare.forget()
@@ -119,7 +119,7 @@ def test_with_flash_attention_and_bf16_every_split_gives_the_same_bits(smollm2: 
     """The setting for answers that repeat across cold and warm starts; the cost stands in docs/design/engines.md."""
     bare = Bare(smollm2, kv_type="bf16", flash_attention=True)
     try:
-        prompt = words(bare, 3, 150)
+        prompt = words(bare, 3, 96)
         answer = bare.answer(prompt, 8)
         whole = [*prompt, *answer, *words(bare, 4, 5)]
         warm = bare.evaluate(whole)

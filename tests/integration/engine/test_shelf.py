@@ -53,6 +53,12 @@ async def opened(engines: Engines, path: Path, shelf_bytes: int = ENOUGH, num_ct
     return Engine(host, await host.load(message, lambda _: None))
 
 
+@pytest.fixture(scope="module")
+async def plain(shared_engines: Engines, tiny: Path) -> Engine:
+    """Keeps nothing."""
+    return await opened(shared_engines, tiny, shelf_bytes=0)
+
+
 async def restarted(engines: Engines, engine: Engine, path: Path) -> Engine:
     """Another process with the same model."""
     await engine.host.close(10)
@@ -160,7 +166,7 @@ POSIX = [opened_to_all, linked] if sys.platform != "win32" else []
 
 @pytest.mark.parametrize("change", [*CHANGES, *POSIX])
 async def test_a_changed_file_is_deleted_and_the_answer_is_that_of_a_fresh_engine(
-    engines: Engines, tiny: Path, root: Path, change: Callable[[Path], None]
+    engines: Engines, plain: Engine, tiny: Path, root: Path, change: Callable[[Path], None]
 ) -> None:
     engine = await opened(engines, tiny)
     following, _ = await told(engine)
@@ -171,7 +177,7 @@ async def test_a_changed_file_is_deleted_and_the_answer_is_that_of_a_fresh_engin
     answer = await engine.ask(following, FEW)
     assert answer.done.usage.reused == 0
     assert not path.exists()
-    assert answer.text == (await (await opened(engines, tiny, shelf_bytes=0)).ask(following, FEW)).text
+    assert answer.text == (await plain.ask(following, FEW)).text
 
 
 async def test_a_file_put_into_the_folder_of_another_identity_is_not_taken(
