@@ -6,11 +6,13 @@ import random
 from typing import Any, NamedTuple
 
 from modeld.engine.host import WorkerHost
-from modeld.engine.messages import Turn
+from modeld.engine.messages import Account, Turn
 from shared.protocol.api import Event, Sampling, TextDelta
 
 WORDS = ("time", "year", "people", "way", "day", "man", "thing", "woman", "life", "child", "world", "school")
 ANSWER_TOKENS = 12
+#: Each waits a second: a worker on a busy machine may be late, and one that never answers is a fault.
+SAMPLES = 30
 
 
 class Sample(NamedTuple):
@@ -53,9 +55,15 @@ class Alternation:
         job = Turn(turn=self._host.next_turn(), messages=list(messages), tools=[], params=params)
         done = await self._host.run(job, take)
         messages.append({"role": "assistant", "content": "".join(text)})
-        account = await self._host.sample()
-        assert account is not None
+        account = await self._account()
         return Sample(account.rss_bytes, account.parked_bytes, done.usage.reused, done.usage.prefilled)
+
+    async def _account(self) -> Account:
+        for _ in range(SAMPLES):
+            account = await self._host.sample()
+            if account is not None:
+                return account
+        raise AssertionError(f"{SAMPLES} samples without an answer: {self._host.exit_reason or 'the worker runs'}")
 
 
 def growth(samples: list[Sample]) -> float:

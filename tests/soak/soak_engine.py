@@ -29,6 +29,9 @@ MIB = 1 << 20
 ALLOWED = 0.03
 #: A conversation of SmolLM2 takes up to 10 MiB here: one fits beside what is left of older ones, and pushes them out.
 BUDGET = {"tiny": MIB, "llama": 12 * MIB, "openvino": 64 * MIB}
+#: One conversation takes up to 400 tokens. A pool is written once from end to end before it is measured: until then
+#: its pages are new, and a process grows because it is meant to.
+WINDOW, WARM_UP = 1024, 100
 #: Turns of few tokens, so that a thousand take minutes; conversations long enough to be parked.
 WORDS, ANSWER, MOST = 14, 4, 24
 
@@ -59,14 +62,16 @@ async def soak(backend: str, turns: int, folder: Path) -> Result:
         await host.imported()
         identity = RequestedIdentity(backend=engine, name="soak", digest="soak", path=str(path))
         load = Load(
-            turn=host.next_turn(), identity=identity, model={}, num_ctx=4096, parked_bytes=BUDGET[backend], threads=0
+            turn=host.next_turn(), identity=identity, model={}, num_ctx=WINDOW, parked_bytes=BUDGET[backend], threads=0
         )
         await host.load(load, lambda fraction: None)
         alternation, samples, began = Alternation(host, words=WORDS, answer=ANSWER, most=MOST), [], time.monotonic()
-        for number in range(turns):
-            samples.append(await alternation.turn())
+        for number in range(WARM_UP + turns):
+            sample = await alternation.turn()
+            if number >= WARM_UP:
+                samples.append(sample)
             if number % 50 == 49:
-                print(f"{backend}: {number + 1} turns, {samples[-1].rss / MIB:.1f} MiB", flush=True)
+                print(f"{backend}: {number + 1} turns, {sample.rss / MIB:.1f} MiB", flush=True)
         return Result(backend, samples, time.monotonic() - began)
     finally:
         await host.close(5)
@@ -80,8 +85,9 @@ def page(results: list[Result]) -> str:
         (
             f"Run on {time.strftime('%Y-%m-%d', time.gmtime())}, {platform.system()} {platform.machine()}, "
             f"{os.cpu_count()} cores, Python {platform.python_version()}. Two conversations take turns, each a message "
-            f"of {WORDS} words and an answer of {ANSWER} tokens, and begin anew after {MOST} messages. Made by "
-            "`tests/soak/soak_engine.py`; `tiny` is llama.cpp on a model of a few hundred kilobytes, the others run "
+            f"of {WORDS} words and an answer of {ANSWER} tokens, and begin anew after {MOST} messages. The first "
+            f"{WARM_UP} turns are not counted: they write the pool of {WINDOW} tokens and fill the parking budget. "
+            "Made by `tests/soak/soak_engine.py`; `tiny` is llama.cpp on a model of a few hundred kilobytes, the others run "
             "SmolLM2."
         ),
         "",
