@@ -73,7 +73,9 @@ def runner(request: pytest.FixtureRequest, engine_root: Path, smollm2: Path) -> 
         weights = request.getfixturevalue("converted_smollm2") if backend == "openvino" else smollm2
         engine = make_engine(backend, AbortFlag())
         engine.prepare()
-        asked = LoadRequest(identity=identity(weights, backend), model={}, num_ctx=1024, threads=1)
+        asked = LoadRequest(
+            identity=identity(weights, backend), model={}, num_ctx=2048, threads=1, parked_bytes=64 << 20
+        )
         loaded = engine.load(asked, lambda done, of: None)
 
     def of(mark: str) -> TurnRunner:
