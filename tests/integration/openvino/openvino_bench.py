@@ -20,7 +20,7 @@ SHORT = 8
 
 def request_for(path: Path, **identity: Any) -> LoadRequest:
     """A load of `path` as the daemon would ask for it."""
-    asked = {"backend": "openvino", "name": path.stem, "digest": f"test-{path.stem}", "path": str(path)}
+    asked: dict[str, Any] = {"backend": "openvino", "name": path.stem, "digest": f"test-{path.stem}", "path": str(path)}
     asked |= {"num_batch": CHUNK, **identity}
     return LoadRequest(identity=RequestedIdentity(**asked), model={}, num_ctx=NUM_CTX, threads=1)
 
