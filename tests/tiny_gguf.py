@@ -73,11 +73,7 @@ def write_tiny_gguf(
         writer.add_string(key, value)
     for tensor, data in _weights(shape, seed, layers, width, len(tokens)).items():
         writer.add_tensor(tensor, data)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
+    return written(writer, path)
 
 
 def _hyperparameters(writer: Any, *, layers: int, width: int, context: int) -> None:
@@ -110,6 +106,15 @@ def _vocabulary(writer: Any) -> list[str]:
     writer.add_uint32("tokenizer.ggml.fim_suf_token_id", ids["<|fim_suffix|>"])
     writer.add_uint32("tokenizer.ggml.fim_mid_token_id", ids["<|fim_middle|>"])
     return tokens
+
+
+def written(writer: gguf.GGUFWriter, path: Path) -> Path:
+    """Everything given to the writer is in the file."""
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
 
 
 def _weights(shape: Shape, seed: int, layers: int, width: int, vocabulary: int) -> dict[str, Any]:

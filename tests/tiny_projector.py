@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import gguf
 import numpy as np
+
+from tiny_gguf import written
 
 #: Side of the square that every picture is brought to, and of one patch, in pixels: 16 tokens a picture.
 IMAGE, PATCH = 32, 8
@@ -20,11 +24,19 @@ TOKENS = (IMAGE // PATCH) ** 2
 
 
 def write_tiny_projector(
-    path: Path, *, width: int = 64, seed: int = 5, kind: str = "mlp", image: int = IMAGE, scale: float = 8.0
+    path: Path,
+    *,
+    width: int = 64,
+    seed: int = 5,
+    kind: str = "mlp",
+    image: int = IMAGE,
+    scale: float = 8.0,
+    spoilt: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
 ) -> Path:
     """Write one projector for a model of embedding width `width` and answer its path.
 
-    `kind`: llama.cpp's name of the projector. `scale`: how strong pictures are beside words.
+    `kind`: llama.cpp's name of the projector. `scale`: how strong pictures are beside words. `spoilt`: tensors that get
+    another shape, which native code stumbles over.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     inner, feed = 32, 96
@@ -44,12 +56,8 @@ def write_tiny_projector(
     writer.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
     writer.add_array("clip.vision.image_std", [0.5, 0.5, 0.5])
     for name, data in _weights(np.random.default_rng(seed), width, inner, feed, image, kind, scale).items():
-        writer.add_tensor(name, data)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
+        writer.add_tensor(name, np.zeros(spoilt[name], np.float32) if name in spoilt else data)
+    return written(writer, path)
 
 
 def _weights(random: Any, width: int, inner: int, feed: int, image: int, kind: str, scale: float) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 
 CLOSED = 0
 #: What the interpreter's own watchdog uses when a chat template outlived its deadline.
@@ -11,6 +12,8 @@ OWNER_GONE = 3
 OWNER_SILENT = 4
 BAD_PROTOCOL = 5
 ENGINE_FAULT = 70
+#: Windows tells faults as status values from here on.
+_WINDOWS_FAULTS = 0xC000_0000
 
 _REASONS = {
     CLOSED: "closed",
@@ -20,6 +23,15 @@ _REASONS = {
     BAD_PROTOCOL: "the pipe carried something that is no message",
     ENGINE_FAULT: "the worker failed; see its log",
 }
+
+
+def crashed(code: int | None) -> bool:
+    """Whether native code ended the process by a fault of its own: an assertion, a wrong address, an illegal step."""
+    if code is None:
+        return False
+    if sys.platform == "win32":
+        return code >= _WINDOWS_FAULTS
+    return -code in (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 
 
 def describe_exit(code: int | None) -> str:

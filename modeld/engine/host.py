@@ -231,6 +231,11 @@ class WorkerHost:
             raise EngineFailed(reason=f"the worker answered {type(reply).__name__}")
         return reply
 
+    @property
+    def crashed(self) -> bool:
+        """Whether it ended by a fault of native code."""
+        return self.exited.is_set() and exits.crashed(self._link.exit_code)
+
     # --- end -----------------------------------------------------------------------------------
 
     def kill(self) -> None:

@@ -37,6 +37,7 @@ class Crew:
         self._hosts: dict[int, WorkerHost] = {}
         self._wanted: set[int] = set()
         self._told: set[int] = set()
+        self.crashed: set[int] = set()
         self._doomed: set[int] = set()
         self._starting: dict[int, anyio.CancelScope] = {}
         self.refused: Callable[[int, ModeldError], None] = lambda worker, error: None
@@ -133,7 +134,9 @@ class Crew:
             self._gone(worker, host.exit_reason)
 
     def _gone(self, worker: int, reason: str) -> None:
-        self._hosts.pop(worker, None)
+        host = self._hosts.pop(worker, None)
+        if host is not None and host.crashed:
+            self.crashed.add(worker)
         if worker not in self._told:
             self._told.add(worker)
             self._tell(ev.WorkerGone(worker=worker, reason=reason))

@@ -242,8 +242,8 @@ class Slot:
     # --- the models --------------------------------------------------------------------------
 
     async def find(self, model: str) -> ModelEntry:
-        """The library's entry. Raises ModelNotFound."""
-        return await anyio.to_thread.run_sync(self.shelf.find, model)
+        """The library's entry, as it may be loaded. Raises ModelNotFound."""
+        return await anyio.to_thread.run_sync(lambda: self.loads.projectors.without(self.shelf.find(model)))
 
     @property
     def resident(self) -> Resident | None:

@@ -15,6 +15,7 @@ from modeld.slot import effects as fx
 from modeld.slot import events as ev
 from modeld.slot.planner import Planner
 from modeld.slot.ports import ReadMemory
+from modeld.slot.projectors import Projectors
 from modeld.slot.rejections import Rejections
 from modeld.slot.request import identity_of, merged, require_servable
 from modeld.slot.work import Stopped, Work
@@ -46,10 +47,12 @@ class Loads:
         self.entry: ModelEntry | None = None
         self.fraction = 0.0
         self.rejections = Rejections()
+        self.projectors = Projectors()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._listeners: dict[int, list[Work]] = {}
         self._entries: dict[int, tuple[ModelEntry, api.MemoryPlan | None]] = {}
         self._targets: dict[int, RequestedIdentity] = {}
+        self._workers: dict[int, int] = {}
         self._named: int | None = None
         self._naming = anyio.Lock()
 
@@ -153,15 +156,21 @@ class Loads:
         """The machine ended a load."""
         future = self._waiting.pop(effect.job, None)
         target = self._targets.pop(effect.job, None)
+        worker = self._workers.pop(effect.job, None)
+        error = effect.error
         if target is not None:
-            self.rejections.note(target, effect.error)
+            self.rejections.note(target, error)
+            if error is not None and target.projector and worker in self._slot.crew.crashed:
+                reason = str(error.get("data", {}).get("reason") or "it crashed")
+                told = f"{reason}; {self.projectors.note(target.projector, reason)}"
+                error = ModelLoadFailed(model=target.name, stage="worker", reason=told).to_wire()
         self._listeners.pop(effect.job, None)
         self._entries.pop(effect.job, None)
         self.fraction = 0.0
-        if effect.error is not None:
-            self._slot.last_error = effect.error
+        if error is not None:
+            self._slot.last_error = error
         if future is not None and not future.done():
-            future.set_result(effect.error)
+            future.set_result(error)
 
     def entry_in_use(self) -> ModelEntry | None:
         """The model whose files the slot stands on, loading included."""
@@ -223,6 +232,7 @@ class Loads:
             return
         entry, plan = self._entries[job]
         assert plan is not None
+        self._workers[job] = worker
         lease = slot.leases.begin("load", entry.name, slot.now(), "loading")
         lease.process(host.pid, host.start_token)
         message = Load(
@@ -257,11 +267,13 @@ class Loads:
             crash_point("load.loaded")
         except ModeldError as error:
             slot.log(f"load of {entry.name} failed: {error.kind}")
+            slot.crew.note_exit(worker)  # a crash is told as a crash
             slot.feed(ev.LoadRefused(job=job, error=error.to_wire()))
             return
         finally:
             lease.end()
-        self._take(entry, plan, loaded.measured_bytes, loaded.capabilities, loaded.warnings)
+        warnings = [*loaded.warnings, *self.projectors.warnings(entry)]
+        self._take(entry, plan, loaded.measured_bytes, loaded.capabilities, warnings)
         self.seconds[entry.name] = loaded.seconds
         self.planner.remember(entry, load.target, plan.device, loaded)
         slot.records.hint(entry.name)

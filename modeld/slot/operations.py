@@ -10,6 +10,7 @@ import anyio
 from modeld.engine.messages import Done, Embed, Fill, Job, TrimParked, Turn, Warm
 from modeld.logline import fields_line, turn_line
 from modeld.slot import events as ev
+from modeld.slot.projectors import holds_pictures
 from modeld.slot.request import bounded
 from modeld.slot.work import Stopped, Work
 from modeld.turn.reaper import EngineTruth, Reaper
@@ -41,6 +42,7 @@ class Operation:
         self.generation = 0
         self.num_ctx = 0
         self.session_valid = True
+        self._pictured = False
 
     async def run(self, make: Callable[[int], Job]) -> Done:
         """Take the slot, let the worker do it, give the slot back on every path. Raises as `hold`."""
@@ -88,6 +90,10 @@ class Operation:
         except ModeldError as error:
             slot.crew.note_exit(worker)  # a crash is told as a crash, before the slot is given back
             valid = bool(getattr(error, "state_valid", False)) and not host.exited.is_set()
+            if self._pictured and host.crashed and state.active is not None and state.active.projector:
+                told = slot.loads.projectors.note(state.active.projector, host.exit_reason)
+                reason = f"{host.exit_reason} over a picture; {told}"
+                raise EngineFailed(reason=reason, generation=slot.machine.state.generation) from error
             raise self._explained(error) from error
         finally:
             if self._kind == "turn":
@@ -122,6 +128,8 @@ class Operation:
         slot, work = self._slot, self._work
         number = host.next_turn()
         lease.pin(number, slot.now())
+        job = make(number)
+        self._pictured = self._pictured or holds_pictures(getattr(job, "messages", ()))
 
         def on_events(events: list[api.Event]) -> None:
             crash_point("turn.event")
@@ -144,7 +152,7 @@ class Operation:
             if work.stopped.is_set():
                 stop()
             try:
-                done = await host.run(make(number), on_events)
+                done = await host.run(job, on_events)
             except ModeldError as error:
                 failure = error  # raised outside, or the group would wrap it
             finally:

@@ -16,6 +16,7 @@ from modeld.engine.llama.embedding import Embedder, packed
 from modeld.engine.llama.model import FILL_TOKENS
 from shared.errors import ContextOverflow, ModelLoadFailed
 from shared.protocol.api import Event, Prefill, Sampling
+from tiny_gguf import written
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 FEW = Sampling(temperature=0.0, max_tokens=6)
@@ -149,11 +150,7 @@ def write_adapter(path: Path, *, architecture: str = "llama", width: int = 64, s
     writer.add_float32("adapter.lora.alpha", 16.0)
     writer.add_tensor("blk.0.ffn_down.weight.lora_a", random.standard_normal((4, 2 * width)).astype(np.float32))
     writer.add_tensor("blk.0.ffn_down.weight.lora_b", random.standard_normal((width, 4)).astype(np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
+    return written(writer, path)
 
 
 async def test_an_adapter_changes_the_answer_and_the_identity(engines: Engines, tiny: Path, tmp_path: Path) -> None:

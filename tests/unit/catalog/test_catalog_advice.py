@@ -13,6 +13,7 @@ import pytest
 from shared.catalog.advice import from_generation_config, from_gguf
 from shared.catalog.facts import facts_of
 from shared.catalog.reader import read_gguf
+from tiny_gguf import written
 
 pytestmark = pytest.mark.unit
 
@@ -24,10 +25,7 @@ def test_a_gguf_header_says_it(tmp_path: Path) -> None:
     writer.add_float32("general.sampling.temp", 0.6)
     writer.add_int32("general.sampling.top_k", 20)
     writer.add_float32("general.sampling.penalty_repeat", 1.05)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    written(writer, tmp_path / "m.gguf")
     found = facts_of(read_gguf(str(tmp_path / "m.gguf"))).sampling
     assert {name: round(value, 3) for name, value in found.items()} == {
         "temperature": 0.6, "top_k": 20.0, "repeat_penalty": 1.05,

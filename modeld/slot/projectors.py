@@ -1,0 +1,66 @@
+"""Projectors that ended a worker: their models are loaded for words, until another file stands in their place.
+
+A vision part that cannot be read leaves a model for words by itself. One that native code stumbles over ends the whole
+process instead, at the load or at the first picture; without this each next prompt would run into the same again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from shared.catalog.entry import ModelEntry
+
+Signature = tuple[int, int, int] | None
+
+
+def signature(path: str) -> Signature:
+    """Changes with the file; None where it cannot be looked at."""
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return None
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
+class Projectors:
+    """For this process's life only, so that an upgraded engine gets its chance. From any thread."""
+
+    def __init__(self, look: Callable[[str], Signature] = signature) -> None:
+        self._look = look
+        self._bad: dict[str, tuple[Signature, str]] = {}
+        self._left_out: dict[str, str] = {}
+
+    def note(self, path: str, reason: str) -> str:
+        """A worker that had this projector ended so; what to tell of it, behind the reason."""
+        self._bad[path] = self._look(path), reason
+        return f"the projector {os.path.basename(path)} is left out of the next load, which is for words alone"
+
+    def without(self, entry: ModelEntry) -> ModelEntry:
+        """The entry as it may be loaded."""
+        if not self._reason(entry.projector):
+            self._left_out.pop(entry.path, None)
+            return entry
+        self._left_out[entry.path] = entry.projector
+        return msgspec.structs.replace(entry, projector="", vision=False)
+
+    def warnings(self, entry: ModelEntry) -> list[str]:
+        """What a load of an entry that `without` gave has to say."""
+        left_out = self._left_out.get(entry.path, "")
+        reason = self._reason(left_out)
+        name = os.path.basename(left_out)
+        return [f"images are refused: the projector {name} ended the engine ({reason})"] if reason else []
+
+    def _reason(self, path: str) -> str:
+        known = self._bad.get(path) if path else None
+        return known[1] if known is not None and known[0] == self._look(path) else ""
+
+
+def holds_pictures(messages: Sequence[dict[str, Any]]) -> bool:
+    """Whether any part of the conversation is a picture. Pure."""
+    contents = [message.get("content") for message in messages]
+    parts = [part for content in contents if isinstance(content, list) for part in content]
+    return any(isinstance(part, dict) and part.get("type") == "image_url" for part in parts)

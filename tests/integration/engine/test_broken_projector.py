@@ -1,0 +1,75 @@
+"""A projector that native code stumbles over: the worker ends, it is told what it was, and words go on."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from modeld_process import Client, Modeld
+from shared.errors import EngineFailed, ModelLoadFailed, UnsupportedFeature
+from shared.paths import DataRoot
+from shared.protocol import api
+from tiny_gguf import write_tiny_gguf
+from tiny_projector import png, write_tiny_projector
+
+pytest.importorskip("llama_cpp")
+pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.timeout(90)]
+
+PICTURE = {
+    "type": "image_url",
+    "image_url": {"url": "data:image/png;base64," + base64.b64encode(png(50, 50, seed=1)).decode()},
+}
+
+
+async def ask(client: Client, content: Any) -> api.TurnResult:
+    params = api.TurnParams(
+        model="m",
+        messages=[{"role": "user", "content": content}],
+        params=api.Sampling(max_tokens=4),
+        allow_load=True,
+        allow_switch=True,
+    )
+    return await client.call("session/turn", params, api.TurnResult, 30.0)
+
+
+async def words_only(client: Client, generation: int) -> None:
+    """The next turn loads it again, and says what it does not see."""
+    result = await ask(client, "hello")
+    assert result.usage.generated == 4
+    assert any("the projector mmproj.gguf ended the engine (killed by SIGABRT)" in one for one in result.warnings)
+    status = await client.status()
+    assert (status.state, status.generation) == ("Ready", generation)
+    assert status.active is not None
+    assert status.active.capabilities["vision"] is False
+    with pytest.raises(UnsupportedFeature, match="image_url"):
+        await ask(client, [PICTURE])
+    assert (await client.status()).generation == generation, "refused, not loaded anew"
+
+
+async def test_an_assertion_at_the_first_picture(data_root: DataRoot) -> None:
+    data_root.models.mkdir()
+    write_tiny_gguf(data_root.models / "m.gguf", name="m")
+    projector = write_tiny_projector(data_root.models / "mmproj.gguf", spoilt={"v.position_embd.weight": (4, 32)})
+    async with Modeld(data_root, "llama") as modeld, modeld.client() as client:
+        await client.load("m")
+        with pytest.raises(EngineFailed, match=r"SIGABRT over a picture; the projector mmproj\.gguf is left out"):
+            await ask(client, [PICTURE])
+        status = await client.status()
+        assert (status.state, status.generation) == ("Failed", 2)
+        await words_only(client, 3)
+        write_tiny_projector(projector)  # a whole one in its place is tried
+        assert (await ask(client, [PICTURE])).usage.generated == 4
+
+
+async def test_an_assertion_at_the_load(data_root: DataRoot) -> None:
+    data_root.models.mkdir()
+    write_tiny_gguf(data_root.models / "m.gguf", name="m")
+    write_tiny_projector(data_root.models / "mmproj.gguf", spoilt={"mm.0.weight": (64, 40)})
+    async with Modeld(data_root, "llama") as modeld, modeld.client() as client:
+        with pytest.raises(ModelLoadFailed, match=r"killed by SIGABRT; the projector mmproj\.gguf is left out"):
+            await client.load("m")
+        assert (await client.status()).state == "Failed"
+        assert (await client.status()).rejected == []
+        await words_only(client, 2)

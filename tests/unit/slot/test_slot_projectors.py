@@ -1,0 +1,48 @@
+"""Which projectors a model is loaded without."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+import pytest
+
+from modeld.engine import exits
+from modeld.slot.projectors import Projectors, Signature, holds_pictures
+from shared.catalog.entry import ModelEntry
+
+pytestmark = pytest.mark.unit
+
+MODEL = ModelEntry(name="m", path="/m.gguf", source="store", projector="/mmproj.gguf", vision=True)
+
+
+def test_one_that_ended_a_worker_is_left_out_until_the_file_is_another() -> None:
+    files: dict[str, Signature] = {"/mmproj.gguf": (1, 2, 3)}
+    projectors = Projectors(files.get)
+    assert projectors.without(MODEL) == MODEL
+    assert "mmproj.gguf is left out" in projectors.note("/mmproj.gguf", "killed by SIGABRT")
+    blind = projectors.without(MODEL)
+    assert (blind.projector, blind.vision) == ("", False)
+    assert projectors.without(blind) == blind
+    files["/mmproj.gguf"] = (1, 2, 4)
+    assert projectors.without(MODEL) == MODEL
+    assert projectors.warnings(MODEL) == []
+
+
+def test_what_was_left_out_is_told_with_how_it_ended() -> None:
+    projectors = Projectors(lambda path: (1, 1, 1))
+    projectors.note("/mmproj.gguf", "killed by SIGSEGV")
+    (told,) = projectors.warnings(projectors.without(MODEL))
+    assert told == "images are refused: the projector mmproj.gguf ended the engine (killed by SIGSEGV)"
+
+
+def test_pictures_are_found_in_parts() -> None:
+    assert holds_pictures([{"role": "user", "content": "a"}, {"content": [{"type": "image_url", "image_url": "x"}]}])
+    assert not holds_pictures([{"content": [{"type": "text", "text": "image_url"}, "b"]}, {"content": None}])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="codes of signals")
+def test_a_fault_of_native_code_is_told_from_a_kill() -> None:
+    assert exits.crashed(-signal.SIGABRT)
+    assert exits.crashed(-signal.SIGSEGV)
+    assert not any(exits.crashed(code) for code in (None, 0, 1, exits.ENGINE_FAULT, -signal.SIGKILL, -signal.SIGTERM))
