@@ -14,8 +14,8 @@ import msgspec
 
 from modeld.engine.chat import Chat
 from modeld.engine.contract import Aborted, Capabilities, Engine
-from modeld.engine.llama.lanes import common_prefix
 from modeld.engine.messages import Turn
+from modeld.engine.prefix import common_prefix
 from shared.errors import ModeldError
 
 #: More than a template writes between two messages is no such thing.

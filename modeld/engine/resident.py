@@ -84,7 +84,7 @@ class Resident:
         except Aborted as error:
             self._engine.close()
             raise ModelLoadFailed(model=job.identity.name, stage="weights", reason="cancelled") from error
-        loaded = msgspec.structs.replace(loaded, sampling=advice_for(job.model, loaded.sampling))
+        loaded = msgspec.structs.replace(loaded, sampling=advice_for(job.model))
         return self._ready(loaded, began)
 
     def _ready(self, loaded: LoadedModel, began: float) -> Loaded:

@@ -21,14 +21,14 @@ DEFAULTS = Sampling(temperature=0.2, top_k=40, top_p=0.95, min_p=0.05, repeat_pe
 THINKING_TEMPERATURE = 0.6
 
 
-def advice_for(facts: Mapping[str, Any], found: Sampling) -> Sampling:
-    """What is right for a model: what the engine `found` in its file, then what the catalog did, then its kind."""
+def advice_for(facts: Mapping[str, Any]) -> Sampling:
+    """What is right for a model: what its makers say in its files, as the catalog read them, then its kind."""
     told: dict[str, Any] = {"temperature": THINKING_TEMPERATURE} if facts.get("thinking") else {}
     told |= facts.get("sampling") or {}
-    missing = {name: told[name] for name in _FIELDS if name in told and getattr(found, name) is None}
-    if "top_k" in missing:
-        missing["top_k"] = int(missing["top_k"])
-    return msgspec.structs.replace(found, **missing)
+    known = {name: told[name] for name in _FIELDS if name in told}
+    if "top_k" in known:
+        known["top_k"] = int(known["top_k"])
+    return Sampling(**known)
 
 
 def decode_options(

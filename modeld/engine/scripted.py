@@ -31,7 +31,7 @@ from modeld.engine.contract import (
     SpecialTokens,
 )
 from modeld.engine.footprint import resident_bytes
-from modeld.engine.llama.lanes import common_prefix
+from modeld.engine.prefix import common_prefix
 from modeld.engine.shelf import Shelf
 from modeld.output.callgrammar import Opened
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity

@@ -26,7 +26,7 @@ from modeld.engine.llama.lanes import Lane
 from modeld.engine.llama.library import Library
 from modeld.engine.llama.memory import Memory
 from modeld.engine.llama.model import FILL_TOKENS, ContextPlan, LoadedContext
-from modeld.engine.llama.resolved import advice, resolved_identity, template_of
+from modeld.engine.llama.resolved import resolved_identity, template_of
 from modeld.engine.llama.sampler import Batch, SamplerChain
 from modeld.engine.llama.sight import Sight, open_sight
 from modeld.engine.llama.threads import Threads
@@ -94,7 +94,6 @@ class LlamaEngine:
             capabilities=capabilities,
             measured_bytes=max(0, resident_bytes() - before),
             template=template_of(native, request),
-            sampling=advice(native),
             warnings=self._notes,
         )
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from modeld.engine.pictures import whole
+from modeld.engine.prefix import common_prefix
 from modeld.engine.shelf import Shelved
 
 #: A lane cut back by less than this many tokens is not worth a copy of what is lost.
@@ -72,21 +73,6 @@ class Choice(msgspec.Struct, frozen=True):
     reused: int
     restore: Parked | None = None
     park: bool = False
-
-
-def common_prefix(left: Sequence[object], right: Sequence[object]) -> int:
-    """Length of the longest common prefix, by comparing slices (native speed) and halving."""
-    size = min(len(left), len(right))
-    if left[:size] == right[:size]:
-        return size
-    low, high = 0, size  # equal below `low`, different somewhere below `high`
-    while high - low > 1:
-        middle = (low + high) // 2
-        if left[low:middle] == right[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def choose(lanes: Sequence[Lane], parked: Sequence[Parked], prompt: Sequence[int], conversation: str | None) -> Choice:

@@ -149,12 +149,6 @@ class LoadedContext:
             if api.llama_set_adapters_lora(self.context, pointers, count, scales) != 0:
                 raise self._failed("weights", "the adapters cannot be applied")
 
-    def metadata(self, key: str) -> str | None:
-        """One value of the file's metadata as text."""
-        buffer = ctypes.create_string_buffer(64)
-        size = self.api.llama_model_meta_val_str(self.model, key.encode(), buffer, len(buffer))
-        return None if size < 0 else buffer.value.decode("utf-8", "replace")
-
     def _failed(self, stage: str, fallback: str) -> ModelLoadFailed:
         reason = self._library.tap.take_reason(fallback)
         return ModelLoadFailed(model=self._request.identity.name, stage=stage, reason=reason)

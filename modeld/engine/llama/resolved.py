@@ -1,21 +1,11 @@
-"""What was loaded, in the words of the contract: identity with the values in use, template, the makers' advice."""
+"""What was loaded, in the words of the contract: identity with the values in use, template."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from modeld.engine.contract import LoadRequest
 from modeld.engine.llama.library import Library
 from modeld.engine.llama.model import ContextPlan, LoadedContext
 from shared.catalog.identity import AUTO, ResolvedIdentity
-from shared.protocol.api import Sampling
-
-_ADVICE = {
-    "temperature": ("general.sampling.temp", float),
-    "top_k": ("general.sampling.top_k", int),
-    "top_p": ("general.sampling.top_p", float),
-    "min_p": ("general.sampling.min_p", float),
-}
 
 
 def resolved_identity(
@@ -53,16 +43,3 @@ def template_of(native: LoadedContext, request: LoadRequest) -> str:
         return given
     text = native.api.llama_model_chat_template(native.model, None)
     return text.decode("utf-8", "replace") if text else ""
-
-
-def advice(native: LoadedContext) -> Sampling:
-    """What the file's makers recorded as their sampling."""
-    values: dict[str, Any] = {}
-    for name, (key, kind) in _ADVICE.items():
-        text = native.metadata(key)
-        if text:
-            try:
-                values[name] = kind(float(text))
-            except ValueError:
-                continue  # an advice nobody can read is none
-    return Sampling(**values)

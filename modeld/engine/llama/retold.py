@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from modeld.engine.llama.lanes import common_prefix
+from modeld.engine.prefix import common_prefix
 
 #: Conversations remembered; shorter texts than this are tokenised at once (bytes of memory are some 12 a character).
 MOST = 4

@@ -14,8 +14,9 @@ from modeld.engine import exits
 from modeld.engine.contract import AbortFlag, Capabilities
 from modeld.engine.cores import cgroup_quota, physical_cores
 from modeld.engine.gate import TurnGate
-from modeld.engine.llama.lanes import WORTH_PARKING, Checkpoint, Lane, Parked, State, choose, common_prefix
+from modeld.engine.llama.lanes import WORTH_PARKING, Checkpoint, Lane, Parked, State, choose
 from modeld.engine.messages import Cancel, Count, Heartbeat
+from modeld.engine.prefix import common_prefix
 from modeld.engine.sampling import THINKING_TEMPERATURE, advice_for, decode_options, offered
 from modeld.engine.stream import EventStream
 from modeld.engine.watchdog import Watchdog
@@ -250,19 +251,19 @@ def test_a_turns_own_value_goes_before_the_makers_advice_and_that_before_the_def
 
 def test_without_advice_answers_are_drawn_carefully() -> None:
     assert decode_options(Sampling(), Sampling(), Capabilities(), 9).temperature == 0.2
-    assert advice_for({}, Sampling()) == Sampling()
+    assert advice_for({}) == Sampling()
 
 
-def test_the_makers_advice_is_taken_from_wherever_it_stands() -> None:
+def test_the_makers_advice_goes_before_what_is_usual_for_the_kind() -> None:
     facts = {"thinking": True, "sampling": {"temperature": 0.7, "top_k": 20.0, "top_p": 0.8}}
-    advice = advice_for(facts, Sampling(top_p=0.5))
-    assert (advice.temperature, advice.top_k, advice.top_p) == (0.7, 20, 0.5), "what the engine found goes first"
+    advice = advice_for(facts)
+    assert (advice.temperature, advice.top_k, advice.top_p) == (0.7, 20, 0.8)
     assert isinstance(advice.top_k, int)
 
 
 def test_a_model_that_thinks_is_not_held_so_tightly() -> None:
-    assert advice_for({"thinking": True}, Sampling()).temperature == THINKING_TEMPERATURE
-    assert advice_for({"thinking": True}, Sampling(temperature=0.3)).temperature == 0.3
+    assert advice_for({"thinking": True}).temperature == THINKING_TEMPERATURE
+    assert advice_for({"thinking": True, "sampling": {"temperature": 0.3}}).temperature == 0.3
 
 
 def test_the_window_bounds_the_answer() -> None:
