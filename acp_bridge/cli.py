@@ -11,31 +11,14 @@ from collections.abc import Sequence
 
 from shared import codes
 from shared.completion import SHELLS, candidates, script
-from shared.errors import ModeldError
 from shared.version import __version__
-from shared.words import is_text
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; gives the exit code."""
     if arguments[:1] == ["complete"]:
         return _complete(list(arguments[1:]))
-    odd = next((one for one in arguments if not is_text(one)), None)
-    if odd is not None:
-        sys.stderr.write(f"acp-bridge: {odd!a} is no UTF-8 text\n")
-        return codes.USAGE
-    try:
-        return _run(parser().parse_args(arguments))
-    except ModeldError as error:
-        sys.stderr.write(f"acp-bridge: {error.message}\n")
-        return codes.code_of(error)
-    except KeyboardInterrupt:
-        return codes.INTERRUPTED
-    except BrokenPipeError:
-        raise  # the reader of our output has gone: `shared.console` ends this without a word
-    except OSError as error:
-        sys.stderr.write(f"acp-bridge: {error.filename or 'the system'}: {error.strerror or error}\n")
-        return codes.FAILED
+    return codes.ended("acp-bridge", arguments, lambda: _run(parser().parse_args(arguments)))
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Sequence
+
 from shared.errors import (
     ConsentDeclined,
     ConversationBusy,
@@ -18,6 +21,7 @@ from shared.errors import (
     WaitTimeout,
 )
 from shared.settings import SettingInvalid
+from shared.words import is_text
 
 OK = 0
 FAILED = 1
@@ -59,3 +63,23 @@ def code_of(error: ModeldError) -> int:
         (DownloadError, DOWNLOAD),
     )
     return next((code for kinds, code in table if isinstance(error, kinds)), FAILED)
+
+
+def ended(program: str, arguments: Sequence[str], work: Callable[[], int]) -> int:
+    """The exit code of one command line: that of `work`, or of what it raised, which is one line on standard error."""
+    odd = next((one for one in arguments if not is_text(one)), None)
+    if odd is not None:
+        sys.stderr.write(f"{program}: {odd!a} is no UTF-8 text: give the file or folder another name\n")
+        return USAGE
+    try:
+        return work()
+    except ModeldError as error:
+        sys.stderr.write(f"{program}: {error.message}\n")
+        return code_of(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        raise  # the reader of our output has gone: `shared.console` ends this without a word
+    except OSError as error:
+        sys.stderr.write(f"{program}: {error.filename or 'the system'}: {error.strerror or error}\n")
+        return FAILED

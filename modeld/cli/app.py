@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable
 from importlib import import_module
 
 from modeld.engine.backends import SCRIPT_VARIABLE
 from shared import codes
 from shared.completion import SHELLS
-from shared.errors import ModeldError
 from shared.settings import BACKENDS
 from shared.version import __version__
-from shared.words import is_text
 
 Command = Callable[[argparse.Namespace], int]
 NAMED = "its name, or how that begins where only one does"
@@ -28,27 +25,16 @@ something is wrong:
 
 def run(arguments: list[str]) -> int:
     """Parse and run one command; its exit code. A typed error is one line on stderr."""
-    odd = next((one for one in arguments if not is_text(one)), None)
-    if odd is not None:
-        sys.stderr.write(f"modeld: {odd!a} is no UTF-8 text: give the file or folder another name\n")
-        return codes.USAGE
+    return codes.ended("modeld", arguments, lambda: _run(arguments))
+
+
+def _run(arguments: list[str]) -> int:
     options = parser().parse_args(arguments)
     if options.command is None:
         parser().print_help()
         return codes.USAGE
     handler: Command = import_module(f"modeld.cli.{options.module}").main
-    try:
-        return handler(options)
-    except ModeldError as error:
-        sys.stderr.write(f"modeld: {error.message}\n")
-        return codes.code_of(error)
-    except KeyboardInterrupt:
-        return codes.INTERRUPTED
-    except BrokenPipeError:
-        raise  # the reader of our output has gone: `shared.console` ends this without a word
-    except OSError as error:
-        sys.stderr.write(f"modeld: {error.filename or 'the system'}: {error.strerror or error}\n")
-        return codes.FAILED
+    return handler(options)
 
 
 def parser() -> argparse.ArgumentParser:
