@@ -426,6 +426,21 @@ async def running(bench: Bench) -> AsyncIterator[FakeDaemon]:
         group.cancel_scope.cancel()
 
 
+@asynccontextmanager
+async def pair(bench: Bench) -> AsyncIterator[tuple[FakeDaemon, FakeDaemon]]:
+    """Two fake daemons at real sockets: the first is the one that the records name."""
+    folder = bench.folder / "run"
+    first, second = FakeDaemon(folder, "aaaaaaaa-1"), FakeDaemon(folder, "bbbbbbbb-2")
+    bench.attach(first)
+    async with anyio.create_task_group() as group:
+        group.start_soon(first.serve)
+        group.start_soon(second.serve)
+        yield first, second
+        first.close()
+        second.close()
+        group.cancel_scope.cancel()
+
+
 async def bound_pages(store: Store, more: int) -> None:
     """Room for this many pages besides those there are, as on a disk that is nearly full."""
 

@@ -12,7 +12,7 @@ import pytest
 
 from acp_bridge.daemon.locate import CRASHED_TEXT, Detection
 from acp_bridge.models import Advertised
-from bridge_fakes import Bench, FakeDaemon, bridge, conversation, opened, row, running, says
+from bridge_fakes import Bench, FakeDaemon, bridge, conversation, opened, pair, row, running, says
 from shared.errors import ModeldError, NotOwner
 from shared.protocol import api
 from shared.protocol.requests import Call
@@ -122,108 +122,82 @@ async def test_a_cancel_in_the_gap(bench: Bench) -> None:
 
 async def test_a_daemon_killed_in_a_turn_is_typed_and_the_next_turn_works(bench: Bench) -> None:
     quick(bench, gap_wait=5.0)
-    async with anyio.create_task_group() as group:
-        first, second = FakeDaemon(bench.folder / "run", "aaaaaaaa-1"), FakeDaemon(bench.folder / "run", "bbbbbbbb-2")
-        bench.attach(first)
-        group.start_soon(first.serve)
-        async with opened(bench) as (client, session):
+    async with pair(bench) as (first, second), opened(bench) as (client, session):
 
-            async def dies(params: api.TurnParams, emit: Any, cancelled: anyio.Event) -> api.TurnResult:
-                emit(api.TextDelta(text="half"))
-                await first.peers[-1].drain()
-                bench.records.detection = RESTARTING
-                first.close()
-                await anyio.sleep_forever()
-                raise AssertionError
+        async def dies(params: api.TurnParams, emit: Any, cancelled: anyio.Event) -> api.TurnResult:
+            emit(api.TextDelta(text="half"))
+            await first.peers[-1].drain()
+            bench.records.detection = RESTARTING
+            first.close()
+            await anyio.sleep_forever()
+            raise AssertionError
 
-            first.script = dies
-            with pytest.raises(ModeldError) as failed:
-                await client.prompt(session, "hi")
-            assert failed.value.kind == "daemon_restarting"
-            bench.attach(second)
-            group.start_soon(second.serve)
-            assert (await client.prompt(session, "again"))["stopReason"] == "end_turn"
-            assert second.turns[0].fence == second.instance
-            second.close()
+        first.script = dies
+        with pytest.raises(ModeldError) as failed:
+            await client.prompt(session, "hi")
+        assert failed.value.kind == "daemon_restarting"
+        bench.attach(second)
+        assert (await client.prompt(session, "again"))["stopReason"] == "end_turn"
+        assert second.turns[0].fence == second.instance
 
 
 async def test_a_turn_whose_daemon_goes_before_the_answer_is_asked_again(bench: Bench) -> None:
     quick(bench, gap_wait=5.0)
-    async with anyio.create_task_group() as group:
-        first, second = FakeDaemon(bench.folder / "run", "aaaaaaaa-1"), FakeDaemon(bench.folder / "run", "bbbbbbbb-2")
-        bench.attach(first)
-        group.start_soon(first.serve)
-        async with bridge(bench) as client:
-            await client.initialize()
-            session = await client.new()
+    async with pair(bench) as (first, second), bridge(bench) as client:
+        await client.initialize()
+        session = await client.new()
 
-            async def dies(params: api.TurnParams, emit: Any, cancelled: anyio.Event) -> api.TurnResult:
-                emit(api.Prefill(done=0, total=10))
-                await first.peers[-1].drain()
-                bench.attach(second)
-                group.start_soon(second.serve)
-                first.close()
-                await anyio.sleep_forever()
-                raise AssertionError
+        async def dies(params: api.TurnParams, emit: Any, cancelled: anyio.Event) -> api.TurnResult:
+            emit(api.Prefill(done=0, total=10))
+            await first.peers[-1].drain()
+            bench.attach(second)
+            first.close()
+            await anyio.sleep_forever()
+            raise AssertionError
 
-            first.script = dies
-            assert (await client.prompt(session, "hi"))["stopReason"] == "end_turn"
-            assert (len(first.turns), len(second.turns)) == (1, 1)
-            assert second.turns[0].model == first.turns[0].model
-            assert client.text() == "Hello world"
-            second.close()
+        first.script = dies
+        assert (await client.prompt(session, "hi"))["stopReason"] == "end_turn"
+        assert (len(first.turns), len(second.turns)) == (1, 1)
+        assert second.turns[0].model == first.turns[0].model
+        assert client.text() == "Hello world"
 
 
 async def test_a_call_to_who_no_longer_owns_goes_to_the_owner_once(bench: Bench) -> None:
     quick(bench)
-    async with anyio.create_task_group() as group:
-        old, new = FakeDaemon(bench.folder / "run", "aaaaaaaa-1"), FakeDaemon(bench.folder / "run", "bbbbbbbb-2")
-        bench.attach(old)
-        group.start_soon(old.serve)
-        group.start_soon(new.serve)
-        async with opened(bench) as (client, session):
-            await client.prompt(session, "hi")
+    async with pair(bench) as (old, new), opened(bench) as (client, session):
+        await client.prompt(session, "hi")
 
-            async def lost(call: Call) -> Any:
-                bench.attach(new)
-                raise NotOwner(owner={"instance": new.instance, "endpoint": new.target.address})
+        async def lost(call: Call) -> Any:
+            bench.attach(new)
+            raise NotOwner(owner={"instance": new.instance, "endpoint": new.target.address})
 
-            old.answers["session/turn"] = lost
-            assert (await client.prompt(session, "again"))["stopReason"] == "end_turn"
-            before = len(old.methods)
-            await client.prompt(session, "and again")
-            assert len(old.methods) == before, "nothing is sent to who does not own"
-            assert len(new.turns) == 2
-        old.close()
-        new.close()
+        old.answers["session/turn"] = lost
+        assert (await client.prompt(session, "again"))["stopReason"] == "end_turn"
+        before = len(old.methods)
+        await client.prompt(session, "and again")
+        assert len(old.methods) == before, "nothing is sent to who does not own"
+        assert len(new.turns) == 2
 
 
 async def test_an_owner_that_loses_its_lease_in_the_answer_ends_the_turn_and_nothing_is_said_twice(
     bench: Bench,
 ) -> None:
     quick(bench, gap_wait=5.0)
-    async with anyio.create_task_group() as group:
-        old, new = FakeDaemon(bench.folder / "run", "aaaaaaaa-1"), FakeDaemon(bench.folder / "run", "bbbbbbbb-2")
-        bench.attach(old)
-        group.start_soon(old.serve)
-        group.start_soon(new.serve)
-        async with opened(bench) as (client, session):
+    async with pair(bench) as (old, new), opened(bench) as (client, session):
 
-            async def loses(params: api.TurnParams, emit: Any, cancelled: anyio.Event) -> api.TurnResult:
-                emit(api.TextDelta(text="half"))
-                bench.attach(new)
-                raise NotOwner(owner=None)
+        async def loses(params: api.TurnParams, emit: Any, cancelled: anyio.Event) -> api.TurnResult:
+            emit(api.TextDelta(text="half"))
+            bench.attach(new)
+            raise NotOwner(owner=None)
 
-            old.script = loses
-            with pytest.raises(ModeldError) as failed:
-                await client.prompt(session, "hi")
-            assert failed.value.kind == "daemon_restarting"
-            assert client.text() == "half"
-            assert new.turns == []
-            assert (await client.prompt(session, "again"))["stopReason"] == "end_turn"
-            assert [turn.fence for turn in new.turns] == [new.instance]
-        old.close()
-        new.close()
+        old.script = loses
+        with pytest.raises(ModeldError) as failed:
+            await client.prompt(session, "hi")
+        assert failed.value.kind == "daemon_restarting"
+        assert client.text() == "half"
+        assert new.turns == []
+        assert (await client.prompt(session, "again"))["stopReason"] == "end_turn"
+        assert [turn.fence for turn in new.turns] == [new.instance]
 
 
 async def test_another_instance_at_the_address_is_not_called(bench: Bench) -> None:
@@ -327,13 +301,10 @@ async def test_counting_waits_for_a_daemon_that_comes_back(bench: Bench) -> None
     from bridge_fakes import active
 
     quick(bench, gap_wait=5.0)
-    async with anyio.create_task_group() as group:
-        first, second = FakeDaemon(bench.folder / "run", "aaaaaaaa-1"), FakeDaemon(bench.folder / "run", "bbbbbbbb-2")
+    async with pair(bench) as (first, second):
         for daemon in (first, second):
             daemon.status = msgspec.structs.replace(daemon.status, active=active("alpha", 400))
         second.count = api.CountResult(each=[100], total=110)
-        bench.attach(first)
-        group.start_soon(first.serve)
         async with bridge(bench) as client:
             await client.initialize()
             session = await client.new()
@@ -341,7 +312,6 @@ async def test_counting_waits_for_a_daemon_that_comes_back(bench: Bench) -> None
 
             async def goes(call: Call) -> Any:
                 bench.attach(second)
-                group.start_soon(second.serve)
                 first.close()
                 await anyio.sleep_forever()
 
@@ -349,7 +319,6 @@ async def test_counting_waits_for_a_daemon_that_comes_back(bench: Bench) -> None
             assert (await client.prompt(session, "x" * 800))["stopReason"] == "end_turn"
             assert first.turns == []
             assert len(second.turns) == 1
-            second.close()
 
 
 async def test_a_message_larger_than_the_window_says_the_numbers(bench: Bench) -> None:
@@ -375,19 +344,12 @@ async def test_a_message_larger_than_the_window_says_the_numbers(bench: Bench) -
 
 async def test_an_owner_frozen_and_replaced_between_turns_is_not_called(bench: Bench) -> None:
     quick(bench, dial_timeout=0.2)
-    async with anyio.create_task_group() as group:
-        old, new = FakeDaemon(bench.folder / "run", "aaaaaaaa-1"), FakeDaemon(bench.folder / "run", "bbbbbbbb-2")
-        bench.attach(old)
-        group.start_soon(old.serve)
-        group.start_soon(new.serve)
-        async with opened(bench) as (client, session):
-            await client.prompt(session, "hi")
-            old.frozen = True
-            bench.attach(new)
-            assert (await client.prompt(session, "again"))["stopReason"] == "end_turn"
-            assert (len(old.turns), len(new.turns)) == (1, 1)
-        old.close()
-        new.close()
+    async with pair(bench) as (old, new), opened(bench) as (client, session):
+        await client.prompt(session, "hi")
+        old.frozen = True
+        bench.attach(new)
+        assert (await client.prompt(session, "again"))["stopReason"] == "end_turn"
+        assert (len(old.turns), len(new.turns)) == (1, 1)
 
 
 async def test_an_owner_frozen_in_a_turn_ends_it_with_a_typed_error(

@@ -9,7 +9,7 @@ from acp_bridge.daemon import client
 from acp_bridge.daemon.client import Daemon, Dialler
 from acp_bridge.daemon.locate import Detection, Target
 from acp_bridge.session.cancel import Cancel
-from bridge_fakes import Bench, FakeDaemon, running, until_cancelled
+from bridge_fakes import Bench, pair, running, until_cancelled
 from shared.clock import SystemClock
 from shared.errors import DaemonNotRunning, DaemonRestarting, DaemonUnreachable
 from shared.protocol import api
@@ -142,27 +142,21 @@ async def test_a_wait_for_silent_instances_ends_with_the_gap_however_many_there_
 async def test_a_call_to_a_frozen_modeld_ends_typed_and_goes_to_its_successor(bench: Bench) -> None:
     brief = Settings(dial_timeout=0.1, away_check=0.02)
     daemon = Daemon(bench.records.dialler(), brief, SystemClock(), lambda: api.ClientInfo(name="tester", pid=1))
-    frozen, next_one = FakeDaemon(bench.folder / "run", "aaaaaaaa-1"), FakeDaemon(bench.folder / "run", "bbbbbbbb-2")
     asked = api.CountParams(model="alpha", messages=[])
+    async with pair(bench) as (frozen, successor), anyio.create_task_group() as group:
 
-    async def never(call: object) -> None:
-        frozen.frozen = frozen.hung = True
-        await anyio.sleep_forever()
+        async def never(call: object) -> None:
+            frozen.frozen = frozen.hung = True
+            await anyio.sleep_forever()
 
-    frozen.answers["model/count"] = never
-    next_one.count = api.CountResult(each=[], total=7)
-    bench.attach(frozen)
-    async with anyio.create_task_group() as group:
-        group.start_soon(frozen.serve)
-        group.start_soon(next_one.serve)
+        frozen.answers["model/count"] = never
+        successor.count = api.CountResult(each=[], total=7)
         group.start_soon(daemon.run)
         with pytest.raises(DaemonUnreachable) as failed:
             await daemon.call("model/count", asked, api.CountResult)
         assert failed.value.retryable
-        bench.attach(next_one)
+        bench.attach(successor)
         assert (await daemon.call("model/count", asked, api.CountResult)).total == 7
-        frozen.close()
-        next_one.close()
         group.cancel_scope.cancel()
 
 
