@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
 
@@ -192,6 +192,9 @@ class Sight(Protocol):
 
 class Engine(Protocol):
     """One model in this process. All errors are `shared.errors` classes, `Aborted` or `PoolExhausted`."""
+
+    #: Whether an evaluation keeps the interpreter's lock: no other thread of the process moves until it is over.
+    holds_lock: ClassVar[bool]
 
     def __init__(self, abort: AbortFlag) -> None: ...
 

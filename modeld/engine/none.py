@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 from modeld.engine.backends import unavailable
 from modeld.engine.contract import (
@@ -23,6 +23,8 @@ from shared.catalog.identity import RequestedIdentity
 
 class NoEngine:
     """`modeld.engine.contract.Engine` without an engine."""
+
+    holds_lock: ClassVar[bool] = False
 
     def __init__(self, abort: AbortFlag) -> None:
         del abort

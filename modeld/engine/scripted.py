@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 
@@ -81,6 +82,8 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class ScriptedEngine:
     """`modeld.engine.contract.Engine` that says what the script says."""
+
+    holds_lock: ClassVar[bool] = False
 
     def __init__(self, abort: AbortFlag) -> None:
         self._abort = abort

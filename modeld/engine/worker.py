@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable
 from io import FileIO
 from queue import Empty, SimpleQueue
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from modeld.engine import exits
 from modeld.engine.backends import make_engine
@@ -55,6 +55,17 @@ _READ_SIZE = 1 << 14
 #: Seconds without work before the engine is used for what nobody waits for: turns that are queued come sooner.
 SPARE_AFTER = 0.05
 
+#: How long an engine whose evaluation keeps the interpreter's lock waits until a message is written, in seconds. It is
+#: a moment; more would be the machine's or the owner's fault, and no reason to stand still.
+HAND_OVER_SECONDS = 0.005
+
+
+class Outgoing(NamedTuple):
+    """Bytes for the owner, and what is set when they are in the pipe."""
+
+    data: bytes
+    written: threading.Event | None = None
+
 
 class Worker:
     """One process, one engine, at most one model."""
@@ -71,7 +82,7 @@ class Worker:
         self._resident: Resident | None = None
         self._jobs: SimpleQueue[Load | Job | Close] = SimpleQueue()
         self._counts: SimpleQueue[Count | AskDevices] = SimpleQueue()
-        self._outbox: SimpleQueue[bytes] = SimpleQueue()
+        self._outbox: SimpleQueue[Outgoing] = SimpleQueue()
 
     def run(self) -> None:
         """Serve until the process ends; never returns."""
@@ -130,7 +141,13 @@ class Worker:
         threading.Thread(target=target, name=target.__name__, daemon=True).start()
 
     def _send(self, message: FromWorker) -> None:
-        self._outbox.put(frame(message))
+        self._outbox.put(Outgoing(frame(message)))
+
+    def _hand_over(self, message: FromWorker) -> None:
+        """As `_send`, and let the writer have it: what follows may keep it from moving for a whole evaluation."""
+        written = threading.Event()
+        self._outbox.put(Outgoing(frame(message), written))
+        written.wait(HAND_OVER_SECONDS)
 
     # --- the engine thread ---------------------------------------------------------------------
 
@@ -171,7 +188,7 @@ class Worker:
             return self._resident.load(self._send)
         if self._resident is None:
             raise EngineFailed(reason="nothing is loaded")
-        return self._resident.serve(job, self._send)
+        return self._resident.serve(job, self._hand_over if engine.holds_lock else self._send)
 
     # --- the side threads ----------------------------------------------------------------------
 
@@ -247,12 +264,15 @@ class Worker:
             parts = [self._outbox.get()]
             while not self._outbox.empty():
                 parts.append(self._outbox.get_nowait())
-            view = memoryview(b"".join(parts))
+            view = memoryview(b"".join(part.data for part in parts))
             while view:
                 try:
                     view = view[os.write(self._sink, view) :]
                 except OSError:
                     _leave(exits.OWNER_GONE)
+            for part in parts:
+                if part.written is not None:
+                    part.written.set()
 
 
 def _log_fault(error: BaseException) -> None:

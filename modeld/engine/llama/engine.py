@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from modeld.engine.contract import (
     Aborted,
@@ -45,6 +45,8 @@ _NO_CELLS, _ABORTED = 1, 2  # llama_decode's answers
 
 class LlamaEngine:
     """`modeld.engine.contract.Engine` on llama-cpp-python's low-level binding."""
+
+    holds_lock: ClassVar[bool] = False
 
     def __init__(self, abort: AbortFlag) -> None:
         self._abort = abort

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 
@@ -40,6 +41,8 @@ _STAGES = {"begin": 20, "converted": 500, "tokenizer": 600, "pipeline": 950, "re
 
 class OpenVinoEngine:
     """`modeld.engine.contract.Engine`. Nothing native is imported before `prepare`."""
+
+    holds_lock: ClassVar[bool] = True
 
     def __init__(self, abort: AbortFlag) -> None:
         self._abort = abort
