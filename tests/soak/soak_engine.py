@@ -87,8 +87,8 @@ def page(results: list[Result]) -> str:
             f"{os.cpu_count()} cores, Python {platform.python_version()}. Two conversations take turns, each a message "
             f"of {WORDS} words and an answer of {ANSWER} tokens, and begin anew after {MOST} messages. The first "
             f"{WARM_UP} turns are not counted: they write the pool of {WINDOW} tokens and fill the parking budget. "
-            "Made by `tests/soak/soak_engine.py`; `tiny` is llama.cpp on a model of a few hundred kilobytes, the others "
-            "run SmolLM2."
+            "Made by `tests/soak/soak_engine.py`; `tiny` is llama.cpp on a model of a few hundred kilobytes, the other "
+            "two run SmolLM2."
         ),
         "",
         "| engine | turns | after warm-up (MiB) | at the end (MiB) | moved | most parked (MiB) of | reused | seconds |",
