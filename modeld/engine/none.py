@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, NoReturn
 
 from modeld.engine.backends import unavailable
@@ -16,12 +16,12 @@ from modeld.engine.contract import (
     Purpose,
     SpecialTokens,
 )
-from modeld.engine.shelf import Shelf
+from modeld.engine.forgetful import KeepsNothing
 from modeld.output.callgrammar import Opened
 from shared.catalog.identity import RequestedIdentity
 
 
-class NoEngine:
+class NoEngine(KeepsNothing):
     """`modeld.engine.contract.Engine` without an engine."""
 
     holds_lock: ClassVar[bool] = False
@@ -98,21 +98,6 @@ class NoEngine:
         """Raises BackendUnavailable."""
         del texts
         self._refuse()
-
-    def trim_parked(self, limit: int) -> int:
-        """Nothing is parked."""
-        del limit
-        return 0
-
-    def attach(self, shelf: Shelf) -> int:
-        """Nothing is kept."""
-        del shelf
-        return 0
-
-    def shelve(self, until: Callable[[], bool]) -> int:
-        """Nothing is kept."""
-        del until
-        return 0
 
     def measure(self) -> Account:
         """Nothing is held."""

@@ -12,7 +12,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -32,8 +32,8 @@ from modeld.engine.contract import (
     SpecialTokens,
 )
 from modeld.engine.footprint import resident_bytes
+from modeld.engine.forgetful import KeepsNothing
 from modeld.engine.prefix import common_prefix
-from modeld.engine.shelf import Shelf
 from modeld.output.callgrammar import Opened
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
 from shared.errors import EngineFailed, ModelLoadFailed, UnsupportedFeature
@@ -80,7 +80,7 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     devices: list[str] = []
 
 
-class ScriptedEngine:
+class ScriptedEngine(KeepsNothing):
     """`modeld.engine.contract.Engine` that says what the script says."""
 
     holds_lock: ClassVar[bool] = False
@@ -281,21 +281,6 @@ class ScriptedEngine:
         """Raises UnsupportedFeature."""
         del texts
         raise UnsupportedFeature(feature="embeddings")
-
-    def trim_parked(self, limit: int) -> int:
-        """Nothing is parked."""
-        del limit
-        return 0
-
-    def attach(self, shelf: Shelf) -> int:
-        """A script keeps nothing."""
-        del shelf
-        return 0
-
-    def shelve(self, until: Callable[[], bool]) -> int:
-        """A script keeps nothing."""
-        del until
-        return 0
 
     def measure(self) -> Account:
         """As the contract says."""

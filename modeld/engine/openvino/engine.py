@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,6 +22,7 @@ from modeld.engine.contract import (
 )
 from modeld.engine.cores import engine_threads
 from modeld.engine.footprint import resident_bytes
+from modeld.engine.forgetful import KeepsNothing
 from modeld.engine.openvino.convert import converted
 from modeld.engine.openvino.devices import discrete
 from modeld.engine.openvino.library import Library, reason_of
@@ -29,7 +30,6 @@ from modeld.engine.openvino.pipeline import Pipeline, Plan
 from modeld.engine.openvino.planning import make_plan, refuse_unsupported
 from modeld.engine.openvino.readable import check_gguf
 from modeld.engine.openvino.vocabulary import Vocabulary
-from modeld.engine.shelf import Shelf
 from modeld.engine.there import there
 from modeld.output.callgrammar import Opened, any_arguments
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
@@ -39,7 +39,7 @@ from shared.paths import data_root
 _STAGES = {"begin": 20, "converted": 500, "tokenizer": 600, "pipeline": 950, "ready": 1000}
 
 
-class OpenVinoEngine:
+class OpenVinoEngine(KeepsNothing):
     """`modeld.engine.contract.Engine`. Nothing native is imported before `prepare`."""
 
     holds_lock: ClassVar[bool] = True
@@ -244,21 +244,6 @@ class OpenVinoEngine:
     def embed(self, texts: Sequence[Sequence[int]]) -> list[list[float]]:
         """Not offered by this pipeline."""
         raise UnsupportedFeature(feature="embeddings (not offered by the OpenVINO engine)")
-
-    def trim_parked(self, limit: int) -> int:
-        """Nothing is parked: warm conversations live in the pool that was planned at load."""
-        del limit
-        return 0
-
-    def attach(self, shelf: Shelf) -> int:
-        """Not offered: the pool cannot be read out."""
-        del shelf
-        return 0
-
-    def shelve(self, until: Callable[[], bool]) -> int:
-        """Not offered: the pool cannot be read out."""
-        del until
-        return 0
 
     def measure(self) -> Account:
         """Bytes of the process; a pool that was used counts as one lane."""
