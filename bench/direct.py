@@ -39,15 +39,20 @@ class Direct:
         from shared.paths import DataRoot
         from shared.settings import load_settings
 
-        root = DataRoot(Path(folder))
-        library = Library(root, load_settings())
+        root, settings = DataRoot(Path(folder)), load_settings()
+        library = Library(root, settings)
         entry = library.find(name, wait=10.0)
         library.close()
         self.engine = make_engine(backend, AbortFlag())
         self.engine.prepare()
         identity = RequestedIdentity(backend=backend, name=entry.name, digest=entry.digest, path=str(entry.path))
         self.loaded = self.engine.load(
-            LoadRequest(identity=identity, model=entry.facts(), num_ctx=int(os.environ.get("BENCH_CTX", "4096"))),
+            LoadRequest(
+                identity=identity,
+                model=entry.facts(),
+                num_ctx=int(os.environ.get("BENCH_CTX", "4096")),
+                speculation=settings.speculation,  # as the daemon beside it
+            ),
             lambda done, total: None,
         )
 

@@ -71,12 +71,13 @@ class DirectProcess:
 
 def measure(table: Table, models: str, backend: str) -> None:
     """All rows of one engine."""
+    decode(table, models, backend)
     with Home(MODELD_MODEL_FOLDERS=models) as home:
         home.start(backend)
         name = home.model("smollm2")
         with home.bridge(check=LateCheck) as editor, Wire(home.root) as wire:
             editor.initialize()
-            _decode(table, home, editor, wire, backend, name)
+            _stopped_turn(home, editor)  # loads
             _warm(table, home, editor, wire, backend)
             problems = editor.check.judge() if isinstance(editor.check, LateCheck) else []
             assert not problems, problems
@@ -93,19 +94,39 @@ def _session(home: Home, editor: Bridge) -> str:
     return str(session["sessionId"])
 
 
-def _decode(table: Table, home: Home, editor: Bridge, wire: Wire, backend: str, name: str) -> None:
-    _stopped_turn(home, editor)  # loads, warms the prefix
+def decode(table: Table, models: str, backend: str) -> None:
+    """Token by token on both sides: where tokens are guessed the rate depends on the text, and both write their own.
+
+    Each side is the first of every other pair: the machine is not the same a moment later.
+    """
     ratios, ours, theirs = [], [], []
-    with DirectProcess(home, backend, name) as direct:
-        for number in range(PAIRS + 1):
-            seconds = _stopped_turn(home, editor)
-            usage = wire.status()["last_turn"]["usage"]
-            plain = direct.ask(messages=user(STORY), tokens=usage["generated"])
-            if number == 0:
-                continue  # the direct engine had its first, cold prefill
-            ours.append(usage["generated"] / seconds)
-            theirs.append(plain["decoded"] / plain["seconds"])
-            ratios.append(ours[-1] / theirs[-1])
+    with Home(MODELD_MODEL_FOLDERS=models, MODELD_SPECULATION="0") as home:
+        home.start(backend)
+        with (
+            home.bridge(check=LateCheck) as editor,
+            Wire(home.root) as wire,
+            DirectProcess(home, backend, home.model("smollm2")) as direct,
+        ):
+            editor.initialize()
+            tokens = 0
+
+            def through() -> float:
+                nonlocal tokens
+                seconds = _stopped_turn(home, editor)
+                tokens = int(wire.status()["last_turn"]["usage"]["generated"])
+                return tokens / seconds
+
+            def plain() -> float:
+                answer = direct.ask(messages=user(STORY), tokens=tokens)
+                return float(answer["decoded"] / answer["seconds"])
+
+            through()  # loads, warms the prefix, and tells how many tokens a turn has
+            plain()
+            for number in range(PAIRS):
+                rates = {side: side() for side in ((through, plain) if number % 2 else (plain, through))}
+                ours.append(rates[through])
+                theirs.append(rates[plain])
+                ratios.append(ours[-1] / theirs[-1])
     table.add(f"{backend}: tokens/s, whole turn through bridge and daemon", spread(ours))
     table.add(f"{backend}: tokens/s, whole turn of the engine in one process", spread(theirs))
     table.at_least(f"{backend}: the first by the second, interleaved pairs", ratios, 0.97, "")
