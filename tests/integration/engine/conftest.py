@@ -75,12 +75,16 @@ def converted_smollm2(smollm2: Path, smollm2_ir: Path, engine_root: Path) -> Pat
         pytest.param("openvino real", marks=pytest.mark.model),
     ],
 )
-async def engine(request: pytest.FixtureRequest, shared_engines: Engines) -> Engine:
-    """Every engine under the one suite: a script, tiny weights, and real ones on both; loaded once a file."""
+async def engine(request: pytest.FixtureRequest, shared_engines: Engines) -> AsyncIterator[Engine]:
+    """Every engine under the one suite: a script, tiny weights, and real ones on both; each loaded once a file."""
     backend, _, real = request.param.partition(" ")
     if backend == "scripted":
         endless = {"pieces": ["one ", "two ", "three "], "endless": True}
-        return await shared_engines.scripted(FAST_WINDOW, replies=[endless], token_s=0.001, prefill_token_s=0.0002)
-    weights = "converted_smollm2" if backend == "openvino" else "smollm2" if real else "tiny"
-    window = REAL_WINDOW if real else FAST_WINDOW
-    return await shared_engines.load(backend, request.getfixturevalue(weights), num_ctx=window)
+        timing = {"token_s": 0.001, "prefill_token_s": 0.0002}
+        loaded = await shared_engines.scripted(FAST_WINDOW, replies=[endless], **timing)
+    else:
+        weights = "converted_smollm2" if backend == "openvino" else "smollm2" if real else "tiny"
+        window = REAL_WINDOW if real else FAST_WINDOW
+        loaded = await shared_engines.load(backend, request.getfixturevalue(weights), num_ctx=window)
+    yield loaded
+    await loaded.host.close(2)  # the next one has the memory

@@ -28,7 +28,8 @@ WEATHER: dict[str, Any] = {
     "required": ["city", "days", "unit"],
     "additionalProperties": False,
 }
-SCHEMAS: dict[str, dict[str, Any]] = {"get_weather": WEATHER, "get_time": {"type": "object", "properties": {}}}
+TIME: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+SCHEMAS: dict[str, dict[str, Any]] = {"get_weather": WEATHER, "get_time": TIME}
 #: Marks by which the reader of templates knows a family; the text itself is ChatML.
 CHATML = (
     "{% if false %}{{ 'MARK' }}{{ tools }}{% endif %}"
