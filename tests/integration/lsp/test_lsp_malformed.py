@@ -13,6 +13,7 @@ import pytest
 
 from clients.editor import Editor, LspError
 from lsp_world import World
+from shared.protocol.framing import HeaderFramer
 
 pytestmark = pytest.mark.integration
 
@@ -172,9 +173,9 @@ def test_a_lone_surrogate_does_not_end_the_stream(editor: Editor) -> None:
 
 
 def test_an_id_in_use_is_refused_and_the_first_still_answers(editor: Editor) -> None:
-    request = {"id": "twice", "method": "modeld/library", "params": {"refresh": True}}
-    editor.send(request)
-    editor.send(request)
+    request = {"jsonrpc": "2.0", "id": "twice", "method": "modeld/library", "params": {"refresh": True}}
+    framed = HeaderFramer(1 << 20).frame(json.dumps(request).encode())
+    editor.write(framed + framed)  # at once: the second comes before the first can be answered
     refused = editor.until(lambda: [m for m in editor.others if m.get("id") is None], "the refusal")
     assert refused[0]["error"]["code"] == -32600
     assert "result" in answer_to(editor, "twice")
