@@ -18,6 +18,7 @@ def main() -> int:
     """Serve until the end of input."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # native libraries print
+    os.umask(0o077)  # a conversion lands in the user's cache, as a worker's does
     began = time.perf_counter()
     direct = Direct(sys.argv[1], sys.argv[2], sys.argv[3])
     answers.write(json.dumps({"load_s": time.perf_counter() - began}) + "\n")
@@ -51,7 +52,8 @@ class Direct:
                 identity=identity,
                 model=entry.facts(),
                 num_ctx=int(os.environ.get("BENCH_CTX", "4096")),
-                speculation=settings.speculation,  # as the daemon beside it
+                threads=settings.threads,  # these two as the daemon beside it
+                speculation=settings.speculation,
             ),
             lambda done, total: None,
         )
