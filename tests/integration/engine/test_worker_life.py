@@ -314,6 +314,7 @@ async def test_a_cancelled_caller_cancels_its_turn(engines: Engines) -> None:
     assert (await engine.ask("again", GREEDY)).done.finish_reason == "length"
 
 
+@pytest.mark.timeout(60)
 async def test_twenty_workers_leave_no_descriptor_and_no_process(tmp_path: Path) -> None:
     async def once() -> None:
         host = await WorkerHost.start("none", Settings(), tmp_path / "log")
