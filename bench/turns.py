@@ -18,6 +18,7 @@ from clients.bridge import Bridge
 from clients.home import Home
 from clients.schema import LateCheck
 from clients.wire import Wire, user
+from modeld.engine.host import BARRIER_SPINS
 
 PAIRS = int(os.environ.get("BENCH_PAIRS", "12"))
 #: pieces of text after which a measured turn is stopped, as an editor would
@@ -33,7 +34,7 @@ class DirectProcess:
     def __init__(self, home: Home, backend: str, name: str) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.direct", backend, str(home.root), name],
-            env=home.environ,
+            env={"GOMP_SPINCOUNT": BARRIER_SPINS, **home.environ},  # its threads wait as a worker's do
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
