@@ -44,7 +44,7 @@ async def test_two_data_roots_on_one_accelerator(data_root: DataRoot, other_root
             assert str(data_root.path) in refused.value.message
             assert f"pid {one.pid}" in refused.value.message
             await eventually(lambda: not two.workers(), "the refused worker has gone")
-            assert (await other.status()).state == "Failed"
+            await other.until_state("Failed")  # the daemon collects it a moment later
             await other.load("a", config=api.LoadConfig(device="CPU"))  # which is nobody's
             await other.unload()
             await client.unload()
