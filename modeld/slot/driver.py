@@ -175,13 +175,13 @@ class Slot:
             self.desk.queue.forget_use()
             self.leases.forget_pins()
             self.pending_reload = self.pressure = False
+        if after is not before and after.error is not None:
+            self.last_error = after.error  # what an effect knows better goes over it
         for effect in effects:
             self._do(effect)
         if isinstance(event, ev.WorkerGone) and after.name not in ("ShuttingDown", "LostOwner"):
             self.spawn(self.loads.clear_name(event.worker))
         if after is not before:
-            if after.error is not None:
-                self.last_error = after.error
             self.signal()
             self.schedule()
 

@@ -93,7 +93,9 @@ class Operation:
             if self._pictured and host.crashed and state.active is not None and state.active.projector:
                 told = slot.loads.projectors.note(state.active.projector, host.exit_reason)
                 reason = f"{host.exit_reason} over a picture; {told}"
-                raise EngineFailed(reason=reason, generation=slot.machine.state.generation) from error
+                failed = EngineFailed(reason=reason, generation=slot.machine.state.generation)
+                slot.last_error = failed.to_wire()
+                raise failed from error
             raise self._explained(error) from error
         finally:
             if self._kind == "turn":

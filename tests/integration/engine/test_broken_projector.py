@@ -58,6 +58,7 @@ async def test_an_assertion_at_the_first_picture(data_root: DataRoot) -> None:
             await ask(client, [PICTURE])
         status = await client.status()
         assert (status.state, status.generation) == ("Failed", 2)
+        assert "mmproj.gguf is left out" in str(status.last_error)
         await words_only(client, 3)
         write_tiny_projector(projector)  # a whole one in its place is tried
         assert (await ask(client, [PICTURE])).usage.generated == 4
@@ -71,5 +72,6 @@ async def test_an_assertion_at_the_load(data_root: DataRoot) -> None:
         with pytest.raises(ModelLoadFailed, match=r"killed by SIGABRT; the projector mmproj\.gguf is left out"):
             await client.load("m")
         assert (await client.status()).state == "Failed"
+        assert "mmproj.gguf is left out" in str((await client.status()).last_error)
         assert (await client.status()).rejected == []
         await words_only(client, 2)
