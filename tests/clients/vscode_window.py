@@ -191,7 +191,7 @@ class Window:
         self.page.keyboard.press("Control+A")
         self.page.keyboard.type(text)
         typed = self.chat.locator(".interactive-input-part .view-lines").first
-        end = text.split()[-1]
+        end = text.rsplit(maxsplit=1)[-1]
 
         def sent() -> bool:
             self.page.keyboard.press("Enter")  # not heard while the editor draws its chat anew
