@@ -168,7 +168,12 @@ class Editor:
                 yield home
             finally:
                 left, self.home = self.bridges(), before
-        eventually(lambda: all(ended(bridge) for bridge in left), STEP_SECONDS, "the bridges have left that world")
+
+        def moved() -> bool:
+            """The windows that had bridges there have them here; one may have been there for a moment in between."""
+            return all(ended(bridge) for bridge in left) and not _bridges(home) and (not left or bool(self.bridges()))
+
+        eventually(moved, STEP_SECONDS, "the bridges have left that world")
 
     def _command(self, *arguments: str) -> list[str]:
         return [
@@ -249,7 +254,7 @@ class Editor:
 
     def bridges(self) -> list[psutil.Process]:
         """The bridge processes of all windows, as they are now."""
-        return [process for process in self.home.processes() if _is(process, "acp_bridge")]
+        return _bridges(self.home)
 
     def only_bridge(self, *gone: psutil.Process) -> psutil.Process | None:
         """The one bridge there is, once those of `gone` have ended; None while it is otherwise."""
@@ -266,6 +271,10 @@ class Editor:
         """The address of a window, on the workspace unless the query names another place."""
         asked = query if "workspace" in query else {"folder": str(self.workspace), **query}
         return self.url + "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in asked.items())
+
+
+def _bridges(home: Home) -> list[psutil.Process]:
+    return [process for process in home.processes() if _is(process, "acp_bridge")]
 
 
 def _is(process: psutil.Process, word: str) -> bool:

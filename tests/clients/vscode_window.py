@@ -108,12 +108,19 @@ class Window:
         return False
 
     def open_file(self, name: str) -> None:
-        """Open a file of the workspace and put the cursor into it."""
-        self.page.keyboard.press("Control+P")
-        box = self.page.locator(f"{QUICK_INPUT} .quick-input-box input").first
-        box.wait_for(state="visible")
-        box.fill(name)
-        self.page.locator(ROWS, has_text=name).first.wait_for(state="visible")
+        """Open a file of the workspace and put the cursor into it; a new file is not listed at once."""
+        row = self.page.locator(ROWS, has_text=name).first
+
+        def listed() -> bool:
+            self.page.keyboard.press("Escape")
+            self.page.keyboard.press("Control+P")
+            box = self.page.locator(f"{QUICK_INPUT} .quick-input-box input").first
+            if not self._seen(box):
+                return False
+            box.fill(name)
+            return self._seen(row)
+
+        self.until(listed, f"{name} is listed")
         self.page.keyboard.press("Enter")
         self.page.locator(f'.tabs-container .tab[aria-label^="{name}"]').first.wait_for(state="visible")
         self.to_text()
