@@ -160,6 +160,10 @@ class Keeper:
         crash_point("renew.before")
         started = self._clock.awake()
         with self._changed:
+            # after a sleep of the machine either thread may be the first to wake: nobody renews past a freeze unsaid
+            self._move(policy.tick(self._tenure, started))
+            if self._tenure.state == "lost":
+                return
             version = self._wanted_version
             now = self._clock.wall()
             record = msgspec.structs.replace(

@@ -252,6 +252,24 @@ def test_a_higher_epoch_is_noticed_before_the_next_turn(root: DataRoot, keeper: 
         keeper[0].name_worker(Worker(pid=5, start_token="x"))
 
 
+class SleptClock(SystemClock):
+    """The machine has slept for so many seconds."""
+
+    slept = 0.0
+
+    def awake(self) -> float:
+        return super().awake() + self.slept
+
+
+def test_a_renewal_that_wakes_before_the_watch_says_the_freeze_too(root: DataRoot) -> None:
+    one, clock, events = contender(root, "a"), SleptClock(), list[str]()
+    kept = Keeper(one.folder, take(one, "a"), clock, events.append)
+    clock.slept = kept.record.ttl
+    kept._renew()  # as its thread does where it is the first to wake
+    assert events == ["freeze", "thaw", "renewed"]
+    assert kept.valid()
+
+
 def test_a_short_trouble_with_the_disk_is_no_loss(
     root: DataRoot, keeper: tuple[Keeper, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
