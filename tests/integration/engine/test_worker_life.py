@@ -18,7 +18,7 @@ from engine_bench import GREEDY, Engines, identity
 
 from modeld.engine import exits
 from modeld.engine.host import WorkerHost
-from modeld.engine.messages import Load
+from modeld.engine.messages import Count, Load
 from shared.errors import EngineFailed, ModelLoadFailed, TemplateFailed
 from shared.lease.identity import same_process
 from shared.protocol.api import Event, Sampling, TextDelta
@@ -149,6 +149,13 @@ async def test_the_watchdog_lets_a_worker_live_that_was_itself_frozen(engines: E
         await host.exited.wait()
     assert not host.exited.is_set()
     assert await host.sample() is not None
+
+
+async def test_a_count_that_a_frozen_worker_does_not_make_ends_typed(engines: Engines) -> None:
+    host = await engines.start("none", Settings(load_stall=0.1))
+    await stopped(host.pid)
+    with anyio.fail_after(10), pytest.raises(EngineFailed, match="nothing was counted within"):
+        await host.count(Count(turn=host.next_turn(), messages=[], tools=[], text="word"))
 
 
 async def test_what_native_code_prints_reaches_the_log_and_never_the_pipe(tmp_path: Path) -> None:

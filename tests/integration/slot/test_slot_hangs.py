@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import anyio
 import psutil
@@ -90,9 +91,33 @@ async def test_a_library_that_hangs_in_its_import_fails_the_load_by_name(models:
             frozen.append(host)
 
     async with inside(models, Settings(load_stall=0.5), started=freeze) as modeld:
-        with anyio.fail_after(20.0), pytest.raises(ModelLoadFailed, match="not imported within") as caught:
+        # where its library came in before the signal did, it hangs at the next step
+        with anyio.fail_after(20.0), pytest.raises(ModelLoadFailed, match=r"not (imported|told) within") as caught:
             await modeld.load("a", ZED)
         assert (caught.value.model, caught.value.stage) == ("a", "worker")
+        await eventually(frozen[0].exited.is_set, "the worker that hung is gone")
+        await works(modeld, "a")
+
+
+@pytest.mark.parametrize(("step", "said"), [("imported", "not told within"), ("devices", "no progress for")])
+async def test_a_worker_that_hangs_at_a_later_step_of_a_load_fails_it_by_name(
+    models: DataRoot, monkeypatch: pytest.MonkeyPatch, step: str, said: str
+) -> None:
+    done = getattr(WorkerHost, step)
+    frozen: list[WorkerHost] = []
+
+    async def then_freeze(host: WorkerHost, *arguments: Any) -> Any:
+        answer = await done(host, *arguments)
+        if not frozen:
+            frozen.append(host)
+        if host is frozen[0]:
+            os.kill(host.pid, signal.SIGSTOP)
+        return answer
+
+    monkeypatch.setattr(WorkerHost, step, then_freeze)
+    async with inside(models, Settings(load_stall=0.5)) as modeld:
+        with anyio.fail_after(20.0), pytest.raises(ModelLoadFailed, match=said):
+            await modeld.load("a", ZED)
         await eventually(frozen[0].exited.is_set, "the worker that hung is gone")
         await works(modeld, "a")
 
