@@ -58,7 +58,9 @@ def test_a_second_window_asks_before_it_takes_the_model(
     assert status()["active"]["name"] == "alpha"
     second = open_window(workspace=str(virtual_workspace(scripted.folder))).ready()
     assert len(editor.bridges()) == 2
-    second.page.locator(".explorer-folders-view .monaco-list-row", has_text="far.py").dblclick()
+    row = second.page.locator(".explorer-folders-view .monaco-list-row", has_text="far.py")
+    second.until(row.count, "its file is listed", 30)
+    row.dblclick()
     second.until(lambda: "def add" in second.text(), "a file that is on no disk")
     second.pick("beta")
     answer = second.ask_panel("quince")
