@@ -155,7 +155,7 @@ async def test_a_count_that_a_frozen_worker_does_not_make_ends_typed(engines: En
     host = await engines.start("none", Settings(load_stall=0.1))
     await stopped(host.pid)
     with anyio.fail_after(10), pytest.raises(EngineFailed, match="nothing was counted within"):
-        await host.count(Count(turn=host.next_turn(), messages=[], tools=[], text="word"))
+        await host.count(Count(turn=host.next_turn(), messages=[], tools=[], text=["word"]))
 
 
 async def test_what_native_code_prints_reaches_the_log_and_never_the_pipe(tmp_path: Path) -> None:
