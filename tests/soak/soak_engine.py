@@ -29,9 +29,10 @@ MIB = 1 << 20
 ALLOWED = 0.03
 #: A conversation of SmolLM2 takes up to 10 MiB here: one fits beside what is left of older ones, and pushes them out.
 BUDGET = {"tiny": MIB, "llama": 12 * MIB, "openvino": 64 * MIB}
-#: One conversation takes up to 400 tokens. A pool is written once from end to end before it is measured: until then
-#: its pages are new, and a process grows because it is meant to.
-WINDOW, WARM_UP = 1024, 100
+#: One conversation takes up to 400 tokens, of the tiny model's letters 2,200. A pool is written once from end to end
+#: before it is measured: until then its pages are new, and a process grows because it is meant to.
+WINDOW = {"tiny": 4096, "llama": 1024, "openvino": 1024}
+WARM_UP = 100
 #: Turns of few tokens, so that a thousand take minutes; conversations long enough to be parked.
 WORDS, ANSWER, MOST = 14, 4, 24
 
@@ -62,7 +63,12 @@ async def soak(backend: str, turns: int, folder: Path) -> Result:
         await host.imported()
         identity = RequestedIdentity(backend=engine, name="soak", digest="soak", path=str(path))
         load = Load(
-            turn=host.next_turn(), identity=identity, model={}, num_ctx=WINDOW, parked_bytes=BUDGET[backend], threads=0
+            turn=host.next_turn(),
+            identity=identity,
+            model={},
+            num_ctx=WINDOW[backend],
+            parked_bytes=BUDGET[backend],
+            threads=0,
         )
         await host.load(load, lambda fraction: None)
         alternation, samples, began = Alternation(host, words=WORDS, answer=ANSWER, most=MOST), [], time.monotonic()
@@ -86,9 +92,9 @@ def page(results: list[Result]) -> str:
             f"Run on {time.strftime('%Y-%m-%d', time.gmtime())}, {platform.system()} {platform.machine()}, "
             f"{os.cpu_count()} cores, Python {platform.python_version()}. Two conversations take turns, each a message "
             f"of {WORDS} words and an answer of {ANSWER} tokens, and begin anew after {MOST} messages. The first "
-            f"{WARM_UP} turns are not counted: they write the pool of {WINDOW} tokens and fill the parking budget. "
-            "Made by `tests/soak/soak_engine.py`; `tiny` is llama.cpp on a model of a few hundred kilobytes, the other "
-            "two run SmolLM2."
+            f"{WARM_UP} turns are not counted: they write the pool ({WINDOW['llama']} tokens, tiny "
+            f"{WINDOW['tiny']}) and fill the parking budget. Made by `tests/soak/soak_engine.py`; `tiny` is llama.cpp "
+            "on a model of a few hundred kilobytes, the other two run SmolLM2."
         ),
         "",
         "| engine | turns | after warm-up (MiB) | at the end (MiB) | moved | most parked (MiB) of | reused | seconds |",
