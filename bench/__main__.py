@@ -41,6 +41,7 @@ PARTS = (
     "guessing",
 )
 ADVICE = "Ratios count, absolute numbers drift with the machine; median (quartiles, number of samples)."
+MADE = 'Made by `make bench REPORT=1`; with `ARGS="--only ..."` the rows of other parts stay as they were measured.'
 PEERS = "Beside other servers"
 REPEAT = 'Repeat it with `make bench ARGS="--only peers" REPORT=1`, which builds and fetches the peers.'
 
@@ -59,9 +60,10 @@ def main() -> int:
         peers.measure(others, fetch(SMOLLM2))
         beside.measure(others, fetch(SMOLLM2))
     if arguments.report or os.environ.get("REPORT"):
-        notes = [f"{machine()}, {dt.datetime.now(dt.UTC):%Y-%m-%d}", ADVICE]
-        head = TITLE + table.markdown([*notes, "Made by `make bench REPORT=1`."]) if table.rows else None
-        page.write(PAGE, head, {PEERS: others.markdown([*notes, REPEAT])} if others.rows else {})
+        notes, day = [machine(), ADVICE], f"{dt.datetime.now(dt.UTC):%Y-%m-%d}"
+        head = TITLE + table.markdown([*notes, MADE], day) if table.rows else None
+        sections = {PEERS: others.markdown([*notes, REPEAT], day)} if others.rows else {}
+        page.write(PAGE, head, sections, whole=set(PARTS) <= set(arguments.only))
     missed = [*table.missed, *others.missed]
     for row in missed:
         print(f"MISSED: {row.what}: {row.measured}, target {row.target}")

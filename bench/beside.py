@@ -27,6 +27,8 @@ from modeld.engine.cores import engine_threads
 Messages = list[dict[str, Any]]
 CONTEXT = 4096
 ROUNDS = 8
+#: A turn of 128 tokens takes a second, and single ones differ by a tenth.
+RATE_ROUNDS = 16
 CLIENTS = 4
 #: Between an answer and the next question: nobody reads and types faster, and a server may use the time.
 PAUSE = 0.4
@@ -175,7 +177,7 @@ def _rates(table: Table, ours: Side, peers: Sequence[Side]) -> None:
     sides = (ours, *peers)
     decode: dict[str, list[float]] = {side.name: [] for side in sides}
     prefill: dict[str, list[float]] = {side.name: [] for side in sides}
-    for number in range(ROUNDS + 1):
+    for number in range(RATE_ROUNDS + 1):
         story = user(f"Write a long story about the sea, number {number}.")
         cold = user(f"{next(_salt)} {SHORT} What does he do?")
         for side in _turns(sides, number):

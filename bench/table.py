@@ -48,15 +48,15 @@ class Table:
     def missed(self) -> list[Row]:
         return [row for row in self.rows if row.met is False]
 
-    def markdown(self, notes: Sequence[str]) -> str:
-        """The notes and the table of this run."""
+    def markdown(self, notes: Sequence[str], day: str) -> str:
+        """The notes and the table of this run, made on `day`."""
         lines = [
             *(f"- {note}" for note in notes),
             "",
-            "| what | measured | target | |",
-            "| --- | --- | --- | --- |",
+            "| what | measured | target | | day |",
+            "| --- | --- | --- | --- | --- |",
         ]
-        lines += [f"| {row.what} | {row.measured} | {row.target} | {_verdict(row.met)} |" for row in self.rows]
+        lines += [f"| {row.what} | {row.measured} | {row.target} | {_verdict(row.met)} | {day} |" for row in self.rows]
         return "\n".join(lines) + "\n"
 
 
