@@ -131,7 +131,7 @@ class ModelSwitchRequired(SlotError):
     kind = "model_switch_required"
     code = -32012
     fields = ("active", "requested", "in_use_by")
-    summary = "Switching from {active} to {requested} will unload {active} and drop its warm context; allow it to go on"
+    summary = f"{switch_sentence('{active}', '{requested}')}; allow it to go on"
 
     def _default_message(self) -> str:
         """In the words of the question that a person is asked."""

@@ -19,7 +19,12 @@ def switch_sentence(active: str, wanted: str) -> str:
 
 def use_sentence(active: str, users: Iterable[str]) -> str:
     """Who would lose by it."""
-    return f"{active} is in use by {', '.join(dict.fromkeys(users)) or 'another editor'}"
+    return f"{active} is in use by {users_named(users)}"
+
+
+def users_named(users: Iterable[str]) -> str:
+    """Editors and other clients, each once; that they have no name is no reason to say nothing."""
+    return ", ".join(dict.fromkeys(users)) or "another editor"
 
 
 def is_text(given: str) -> bool:

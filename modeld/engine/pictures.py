@@ -16,13 +16,12 @@ from typing import Any
 
 import msgspec
 
+from modeld.parts import PICTURE, WORDS, kind_of
 from shared.errors import PictureUnusable, UnsupportedFeature
 
 #: A photo of a telephone has 12 to 50 million pixels and up to 15 MB; a decoded pixel takes 3 bytes, twice at times.
 MOST_BYTES = 20 * 1024 * 1024
 MOST_PIXELS = 50_000_000
-#: Kinds of content parts that are words.
-_WORDS = frozenset({"text", "input_text", "output_text", "refusal"})
 _PIECE = 64 * 1024
 
 
@@ -54,14 +53,14 @@ def take_pictures(messages: Sequence[dict[str, Any]], mark: str) -> tuple[list[d
 
 def _without(message: dict[str, Any], index: int, mark: str, pictures: list[Picture]) -> dict[str, Any]:
     content = message.get("content")
-    if not isinstance(content, list) or not any(_kind(part) not in _WORDS for part in content):
+    if not isinstance(content, list) or not any(kind_of(part) not in WORDS for part in content):
         return message
     parts: list[Any] = []
     for part in content:
-        kind = _kind(part)
-        if kind in _WORDS:
+        kind = kind_of(part)
+        if kind in WORDS:
             parts.append(part)
-        elif kind == "image_url":
+        elif kind == PICTURE:
             pictures.append(open_picture(_data(part), index))
             parts.append({"type": "text", "text": mark})
         else:
@@ -74,18 +73,14 @@ def refuse_pictures(messages: Sequence[dict[str, Any]]) -> None:
     for message in messages:
         content = message.get("content")
         for part in content if isinstance(content, list) else ():
-            kind = _kind(part)
-            if kind not in _WORDS:
+            kind = kind_of(part)
+            if kind not in WORDS:
                 raise UnsupportedFeature(feature=f"{kind} in a message (this model reads words only)")
-
-
-def _kind(part: Any) -> str:
-    return str(part.get("type", "text")) if isinstance(part, dict) else "text"
 
 
 def _data(part: dict[str, Any]) -> str:
     """The base64 text of a `data:` address; nothing is ever fetched."""
-    given = part.get("image_url")
+    given = part.get(PICTURE)
     address = given.get("url") if isinstance(given, dict) else given
     if not isinstance(address, str) or not address.startswith("data:"):
         raise UnsupportedFeature(feature="a picture by its address (send it as data:image/...;base64,...)")

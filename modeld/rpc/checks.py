@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from modeld.parts import PICTURE, WORDS
 from shared.protocol.faults import InvalidParams
 
 Text = str | None
@@ -58,10 +59,6 @@ class _Tool(msgspec.Struct):
     type: Text = None
 
 
-#: Kinds of parts that are words, and the field that has them.
-WORDS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
-
-
 def require_conversation(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> None:
     """Raises InvalidParams naming the field: no message at all (templates make nonsense of none), or one, a part, a
     call or a tool that has not the shape. What is not known is let through.
@@ -85,7 +82,7 @@ def _require_words(part: _Part, place: str) -> None:
     field = WORDS.get(part.type)
     if field is not None and getattr(part, field) is None:
         raise InvalidParams(at=f"{place}.{field}", reason=f"a part of type `{part.type}` needs it, as text")
-    if part.type == "image_url" and part.image_url is None:
+    if part.type == PICTURE and part.image_url is None:
         raise InvalidParams(at=f"{place}.image_url", reason="a part of type `image_url` needs it")
 
 

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -18,8 +18,10 @@ from shared.lease.crashpoint import crash_point
 if TYPE_CHECKING:
     from modeld.engine.host import WorkerHost
     from modeld.engine.messages import Load, Loaded
+    from shared.catalog.identity import RequestedIdentity
     from shared.settings import Settings
 
+T = TypeVar("T")
 StartWorker = Callable[[], Awaitable["WorkerHost"]]
 #: How long a worker that was asked to close may take before it is killed. Its memory is wanted.
 CLOSE_SECONDS = 2.0
@@ -93,11 +95,21 @@ class Crew:
 
     async def _imported(self, host: WorkerHost) -> None:
         """An import is a part of the load, and shows no progress: a driver that hangs in it must not hang the slot."""
-        with anyio.move_on_after(self._settings.load_stall):
-            await host.imported()
-            return
-        reason = f"its library was not imported within {self._settings.load_stall:.0f} s"
-        raise ModelLoadFailed(model="", stage="worker", reason=reason)
+        await self._in_time(host.imported(), "its library was not imported")
+
+    async def devices(self, host: WorkerHost, target: RequestedIdentity) -> tuple[str, ...]:
+        """The discrete accelerators that a load would use: a part of the load, which asks drivers too.
+
+        Raises EngineFailed, and ModelLoadFailed where they are not told.
+        """
+        return await self._in_time(host.devices(target), "its devices were not told", model=target.name)
+
+    async def _in_time(self, step: Awaitable[T], missed: str, *, model: str = "") -> T:
+        """One step of a load that shows no progress."""
+        limit = self._settings.load_stall
+        with anyio.move_on_after(limit):
+            return await step
+        raise ModelLoadFailed(model=model, stage="worker", reason=f"{missed} within {limit:.0f} s")
 
     async def close(self, worker: int, *, kill: bool) -> None:
         """End it and prove it gone, also one that is still coming up."""

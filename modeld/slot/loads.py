@@ -260,7 +260,7 @@ class Loads:
             await slot.owner.confirm()
             imported = await host.imported()
             self.planner.runtime_digest = imported.runtime_digest
-            devices = () if load.target.device == "CPU" else await host.devices(load.target)
+            devices = () if load.target.device == "CPU" else await slot.crew.devices(host, load.target)
             await slot.owner.hold_devices(devices, host.pid, host.start_token)
             crash_point("load.allowed")
             loaded = await slot.crew.load(worker, message, moved)

@@ -9,8 +9,8 @@ import anyio
 
 from modeld.engine.messages import Done, Embed, Fill, Job, TrimParked, Turn, Warm
 from modeld.logline import fields_line, turn_line
+from modeld.parts import holds_pictures
 from modeld.slot import events as ev
-from modeld.slot.projectors import holds_pictures
 from modeld.slot.request import bounded
 from modeld.slot.work import Stopped, Work
 from modeld.turn.reaper import EngineTruth, Reaper

@@ -7,8 +7,7 @@ process instead, at the load or at the first picture; without this each next pro
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import msgspec
 
@@ -57,10 +56,3 @@ class Projectors:
     def _reason(self, path: str) -> str:
         known = self._bad.get(path) if path else None
         return known[1] if known is not None and known[0] == self._look(path) else ""
-
-
-def holds_pictures(messages: Sequence[dict[str, Any]]) -> bool:
-    """Whether any part of the conversation is a picture. Pure."""
-    contents = [message.get("content") for message in messages]
-    parts = [part for content in contents if isinstance(content, list) for part in content]
-    return any(isinstance(part, dict) and part.get("type") == "image_url" for part in parts)

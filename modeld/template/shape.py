@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from modeld import parts
 from modeld.template.teach import call_as_text, result_as_text, tools_as_text
 
 #: Renders messages and tools; None where the template fails.
@@ -142,12 +143,8 @@ def text_of(content: Any) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "".join(_words(part) if isinstance(part, dict) else str(part) for part in content)
+        return "".join(parts.text_of(part) for part in content)
     return "" if content is None else str(content)
-
-
-def _words(part: dict[str, Any]) -> str:
-    return str(part.get("refusal" if part.get("type") == "refusal" else "text") or "")
 
 
 def _as_parts(message: dict[str, Any]) -> dict[str, Any]:

@@ -72,6 +72,20 @@ async def test_a_modeld_that_was_killed_is_not_called_restarting(bench: Bench) -
         assert "Waiting for modeld, which ended unexpectedly" in str(client.updates)
 
 
+def dies_in_a_turn(bench: Bench, daemon: FakeDaemon, left: Detection) -> None:
+    """It ends behind half of its next answer; `left` is what its records say then."""
+
+    async def dies(params: api.TurnParams, emit: Any, cancelled: anyio.Event) -> api.TurnResult:
+        emit(api.TextDelta(text="half"))
+        await daemon.peers[-1].drain()
+        bench.records.detection = left
+        daemon.close()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    daemon.script = dies
+
+
 async def test_a_modeld_killed_in_the_middle_of_an_answer_is_not_called_restarting(bench: Bench) -> None:
     quick(bench, gap_wait=0.1)
     async with anyio.create_task_group() as group:
@@ -79,16 +93,7 @@ async def test_a_modeld_killed_in_the_middle_of_an_answer_is_not_called_restarti
         bench.attach(daemon)
         group.start_soon(daemon.serve)
         async with opened(bench) as (client, session):
-
-            async def dies(params: api.TurnParams, emit: Any, cancelled: anyio.Event) -> api.TurnResult:
-                emit(api.TextDelta(text="half"))
-                await daemon.peers[-1].drain()
-                bench.records.detection = msgspec.structs.replace(RESTARTING, crashed=True)
-                daemon.close()
-                await anyio.sleep_forever()
-                raise AssertionError
-
-            daemon.script = dies
+            dies_in_a_turn(bench, daemon, msgspec.structs.replace(RESTARTING, crashed=True))
             with pytest.raises(ModeldError) as failed:
                 await client.prompt(session, "hi")
             assert (failed.value.kind, failed.value.message) == ("daemon_restarting", CRASHED_TEXT)
@@ -123,16 +128,7 @@ async def test_a_cancel_in_the_gap(bench: Bench) -> None:
 async def test_a_daemon_killed_in_a_turn_is_typed_and_the_next_turn_works(bench: Bench) -> None:
     quick(bench, gap_wait=5.0)
     async with pair(bench) as (first, second), opened(bench) as (client, session):
-
-        async def dies(params: api.TurnParams, emit: Any, cancelled: anyio.Event) -> api.TurnResult:
-            emit(api.TextDelta(text="half"))
-            await first.peers[-1].drain()
-            bench.records.detection = RESTARTING
-            first.close()
-            await anyio.sleep_forever()
-            raise AssertionError
-
-        first.script = dies
+        dies_in_a_turn(bench, first, RESTARTING)
         with pytest.raises(ModeldError) as failed:
             await client.prompt(session, "hi")
         assert failed.value.kind == "daemon_restarting"

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from modeld.engine import exits
-from modeld.slot.projectors import Projectors, Signature, holds_pictures
+from modeld.parts import holds_pictures
+from modeld.slot.projectors import Projectors, Signature
 from shared.catalog.entry import ModelEntry
 
 pytestmark = pytest.mark.unit
