@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,12 @@ UNTESTED = tuple(name for name in os.environ.get("MODELD_UNTESTED", "").split(",
 
 #: For a test of many examples: it computes all the time, and beside others it gets a part of one processor.
 PROPERTY_SECONDS = 120
+
+
+def pytest_configure() -> None:
+    """A shell starts what runs in its background deaf to interrupts, and every child would inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

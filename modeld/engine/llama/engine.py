@@ -1,9 +1,9 @@
-"""The llama.cpp engine: lanes in one unified KV memory, parking in host RAM, abort between graph nodes."""
+"""The llama.cpp engine: one conversation in the KV memory, the others parked in host RAM, abort between graph nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from modeld.engine.contract import (
     Aborted,
@@ -110,7 +110,7 @@ class LlamaEngine:
         plan = native.open_context(fill=fim and not embedding_only, abort=self._abort)
         recurrent = bool(api.llama_model_is_recurrent(native.model) or api.llama_model_is_hybrid(native.model))
         memory = Memory(api, native.context, window=api.llama_model_n_swa(native.model), recurrent=recurrent)
-        self._warm = WarmStore(memory, plan, request.parked_bytes)
+        self._warm = WarmStore(memory, request.parked_bytes, fill=plan.fill)
         self._batch = Batch(api, plan.batch)
         self._threads = Threads(api, native.context, plan)
         if request.identity.projector and not embedding_only:
@@ -125,7 +125,6 @@ class LlamaEngine:
             cancel_prefill="node",
             cancel_decode="node",
             cancel_load=True,
-            lanes=plan.lanes,
             fim=plan.fill,
             grammar=True,
             vision=self._sight is not None,
@@ -216,34 +215,26 @@ class LlamaEngine:
             return not self._abort
 
         chunk, place = sight.encode(prompt[start], self._abort, lambda: progress(start, total)), start - self._behind
-        while done := sight.decode(self._native_of().context, chunk, lane.sequence, place, told):
+        if done := sight.decode(self._native_of().context, chunk, lane.sequence, place, told):
             self._proven = self._warm_of().memory.settle(lane)
             if done == _ABORTED:
                 raise Aborted
-            self._refused(done, lane, prompt[start:end])
-            if len(lane.state.tokens) != start:
-                raise PoolExhausted  # a memory that cannot be cut was emptied
-            seen = start
+            self._refuse(done, lane, prompt[start:end])
         lane.state.tokens.extend(prompt[start:end])
         self._behind += end - start - positions(prompt[start:end])
 
     def _evaluate(self, lane: Lane, tokens: Sequence[int], *, logits: bool, every: bool = False) -> None:
         api, held = self._native_of().api, lane.state.tokens
         batch = self._batch.fill(tokens, len(held) - self._behind, lane.sequence, logits=logits, every=every)
-        while True:
-            if self._abort:
-                raise Aborted
-            done = api.llama_decode(self._native_of().context, batch)
-            if done == 0:
-                held.extend(tokens)
-                self._threads.computed(len(tokens))
-                return
-            self._refused(done, lane, tokens)
+        if self._abort:
+            raise Aborted
+        if done := api.llama_decode(self._native_of().context, batch):
+            self._refuse(done, lane, tokens)
+        held.extend(tokens)
+        self._threads.computed(len(tokens))
 
-    def _refused(self, done: int, lane: Lane, tokens: Sequence[int]) -> None:
-        """Make room and return for another try, or raise with the lane's books in order."""
-        if done == _NO_CELLS and self._warm_of().make_room(lane):
-            return
+    def _refuse(self, done: int, lane: Lane, tokens: Sequence[int]) -> NoReturn:
+        """Raise what the answer means, with the lane's books in order."""
         if done == _ABORTED:
             lane.state.tokens.extend(tokens)  # settled to what the memory holds
             self._proven = self._warm_of().memory.settle(lane)
@@ -293,8 +284,8 @@ class LlamaEngine:
                     self._ahead = len(guess)
                     index = 0
                     continue
-            while done := evaluate(context, one(token, len(held) - behind)):
-                self._refused(done, lane, (token,))
+            if done := evaluate(context, one(token, len(held) - behind)):
+                self._refuse(done, lane, (token,))
             held.append(token)
             index = -1
             self._threads.computed(1)

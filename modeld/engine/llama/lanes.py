@@ -1,7 +1,7 @@
 """Which conversation is warm where, and what to do for the next prompt. Pure: no native calls.
 
 A *lane* is one sequence in the engine's KV memory; a *parked* state is a conversation's memory copied
-to host RAM. Both are found by the longest common token prefix; a conversation's id is only a hint.
+to host RAM. What fits a prompt best has the longest common token prefix; a conversation's id is only a hint.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from modeld.engine.pictures import whole
 from modeld.engine.prefix import common_prefix
 from modeld.engine.shelf import Shelved
 
-#: A lane cut back by less than this many tokens is not worth a copy of what is lost.
+#: A conversation cut back by less than this many tokens is not worth a copy of what is lost.
 WORTH_PARKING = 64
-#: Prompts of one model begin alike (begin mark, role): less in common than this makes no lane the right one.
+#: Prompts of one model begin alike (begin mark, role): less in common than this makes them no one conversation.
 WORTH_CUTTING = 16
 
 
@@ -38,13 +38,20 @@ class State(msgspec.Struct, eq=False):
     floor: int = 0
     checkpoints: list[Checkpoint] = []
 
+    def copy(self) -> State:
+        """The same, with lists of its own."""
+        return msgspec.structs.replace(self, tokens=list(self.tokens), checkpoints=list(self.checkpoints))
+
     def usable(self, prompt: Sequence[int]) -> int:
         """Tokens of `prompt` that need no prefill if this state is taken; the last one always does."""
         common = whole(prompt, min(common_prefix(self.tokens, prompt), len(prompt) - 1))
         if common < len(self.tokens) and common < self.floor:
             common = max((one.length for one in self.checkpoints if one.length <= common), default=0)
-        lost = len(self.tokens) - common
-        return 0 if common < WORTH_CUTTING and lost >= WORTH_PARKING else common
+        return 0 if common < WORTH_CUTTING <= len(self.tokens) - common else common
+
+    def worth_keeping(self, kept: int) -> bool:
+        """Whether a copy should stay of what is cut back to `kept` tokens; to none, it was another conversation's."""
+        return len(self.tokens) - kept >= (WORTH_PARKING if kept else WORTH_CUTTING)
 
 
 class Lane(msgspec.Struct, eq=False):
@@ -67,33 +74,24 @@ class Parked(msgspec.Struct, eq=False):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """What to do: take `lane`; `restore` a parked state into it first; `park` what it holds first."""
+    """What to do: `park` what the lane holds first; `restore` a parked state into it, and `keep` its copy too."""
 
-    lane: Lane
     reused: int
     restore: Parked | None = None
     park: bool = False
+    keep: bool = False
 
 
-def choose(lanes: Sequence[Lane], parked: Sequence[Parked], prompt: Sequence[int], conversation: str | None) -> Choice:
-    """The warmest lane or parked state; with nothing warm, an empty lane or the least recently used one."""
-    lane = max(lanes, key=lambda one: (one.state.usable(prompt), one.state.used))
+def choose(lane: Lane, parked: Sequence[Parked], prompt: Sequence[int], conversation: str | None) -> Choice:
+    """The warmest state, in the lane or parked. What it loses is kept, unless its own conversation has left it."""
+
+    def leaves_behind(state: State, reused: int) -> bool:
+        left = reused > 0 and conversation is not None and conversation == state.conversation
+        return not left and state.worth_keeping(reused)
+
     reused = lane.state.usable(prompt)
     best = max(parked, key=lambda one: (one.state.usable(prompt), one.state.used), default=None)
     stored = 0 if best is None else best.state.usable(prompt)
-    if best is not None and stored > reused:
-        target = _spare(lanes)
-        return Choice(lane=target, reused=stored, restore=best, park=_worth(target.state, 0))
-    if reused == 0:
-        target = _spare(lanes)
-        return Choice(lane=target, reused=0, park=_worth(target.state, 0))
-    same = conversation is not None and conversation == lane.state.conversation
-    return Choice(lane=lane, reused=reused, park=not same and _worth(lane.state, reused))
-
-
-def _spare(lanes: Sequence[Lane]) -> Lane:
-    return min(lanes, key=lambda one: (bool(one.state.tokens), one.state.used))
-
-
-def _worth(state: State, kept: int) -> bool:
-    return len(state.tokens) - kept >= WORTH_PARKING
+    if best is None or stored <= reused:
+        return Choice(reused=reused, park=leaves_behind(lane.state, reused))
+    return Choice(reused=stored, restore=best, park=lane.state.worth_keeping(0), keep=leaves_behind(best.state, stored))

@@ -116,14 +116,7 @@ class Memory:
         data = mmap.mmap(-1, size)  # given back to the system whole when dropped
         if self._copy_out(lane, data, size, _WHOLE) != size:
             return None
-        state = State(
-            tokens=list(lane.state.tokens),
-            conversation=lane.state.conversation,
-            used=lane.state.used,
-            floor=lane.state.floor,
-            checkpoints=list(lane.state.checkpoints),
-        )
-        return Parked(state, data, size + extra)
+        return Parked(lane.state.copy(), data, size + extra)
 
     def _copy_out(self, lane: Lane, data: mmap.mmap, size: int, flags: int) -> int:
         done: int = self._api.llama_state_seq_get_data_ext(
@@ -140,7 +133,7 @@ class Memory:
         if done != size or self.length(lane) != positions(parked.state.tokens):
             self.clear(lane)
             return False
-        lane.state = parked.state
+        lane.state = parked.state.copy()
         self.note_floor(lane)
         return True
 

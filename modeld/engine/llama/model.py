@@ -17,9 +17,8 @@ from modeld.engine.lookup import LONGEST
 from shared.catalog.identity import AUTO, RequestedIdentity
 from shared.errors import ModelLoadFailed
 
-#: Conversations in the KV memory at once, the one of fill-in-the-middle not counted. Idle ones beyond
-#: a few tokens are parked anyway: what others hold is read by every decode step of a unified memory.
-LANES = 3
+#: Sequences of the KV memory.
+CHAT, FILL = 0, 1
 #: Cells of the KV memory for fill-in-the-middle, beside a conversation's own.
 FILL_TOKENS = 1024
 BATCH_TOKENS = 512
@@ -32,7 +31,6 @@ class ContextPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     num_ctx: int
     pool: int
-    lanes: int
     batch: int
     threads: int
     kv_type: str
@@ -96,8 +94,8 @@ class LoadedContext:
             n_ctx=plan.pool,
             n_batch=plan.batch,
             n_ubatch=min(plan.batch, BATCH_TOKENS),
-            n_seq_max=plan.lanes + plan.fill,
-            n_outputs_max=max(plan.lanes + plan.fill, 1 + plan.guesses),  # every one costs a row of the vocabulary
+            n_seq_max=1 + plan.fill,
+            n_outputs_max=1 + max(plan.fill, plan.guesses),  # every one costs a row of the vocabulary
             n_threads=plan.threads,
             n_threads_batch=plan.threads,
             kv_unified=True,
@@ -121,7 +119,6 @@ class LoadedContext:
         return ContextPlan(
             num_ctx=num_ctx,
             pool=num_ctx + (FILL_TOKENS if fill else 0),
-            lanes=LANES,
             batch=max(1, min(batch, num_ctx)),
             threads=engine_threads(self._request.threads),
             kv_type="f16" if identity.kv_type == AUTO else identity.kv_type,

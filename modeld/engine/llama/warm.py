@@ -1,4 +1,4 @@
-"""Warm conversations: lanes and parked states together, within the pool and the parking budget."""
+"""Warm conversations: the one in the KV memory and the parked ones, within the parking budget."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from collections.abc import Callable, Sequence
 
 from modeld.engine.llama.lanes import WORTH_PARKING, Checkpoint, Lane, Parked, State, choose
 from modeld.engine.llama.memory import Memory
-from modeld.engine.llama.model import ContextPlan
+from modeld.engine.llama.model import CHAT, FILL, FILL_TOKENS
 from modeld.engine.shelf import Shelf, Shelved
 
-#: Tokens that idle lanes may keep in the KV memory. All that lies there is read by each decode step of
-#: any lane; a copy out and in costs milliseconds.
-IDLE_TOKENS = 256
 #: At the end of a process nothing else wants the memory of one copy after the other.
 UNBOUNDED = sys.maxsize
 
 
 class WarmStore:
-    """Chooses the lane of each prompt and keeps what it displaces. `budget`: bytes of host RAM."""
+    """Puts what is warm for a prompt into its lane and keeps what it displaces. `budget`: bytes of host RAM.
 
-    def __init__(self, memory: Memory, plan: ContextPlan, budget: int) -> None:
+    llama.cpp gives a token the first free cell and sums a conversation up in the order of its cells: only where that
+    is the order of its tokens does a reused conversation give the bits of a cold one. So one conversation lies in the
+    memory, fills above it, and they leave before it changes. Copies cost milliseconds, and no decode step reads what
+    belongs to others.
+    """
+
+    def __init__(self, memory: Memory, budget: int, *, fill: bool) -> None:
         self.memory = memory
-        self._plan = plan
         self._budget = budget
-        self._lanes = [Lane(sequence) for sequence in range(plan.lanes)]
-        self._fill = Lane(plan.lanes) if plan.fill else None
+        self._chat = Lane(CHAT)
+        self._fill = Lane(FILL) if fill else None
         self._parked: list[Parked] = []
         self._clock = itertools.count(1)
         self._shelf: Shelf | None = None
@@ -44,33 +46,36 @@ class WarmStore:
 
     @property
     def lanes_used(self) -> int:
-        """Lanes that hold something, the one for fills apart."""
-        return sum(bool(lane.state.tokens) for lane in self._lanes)
+        """Whether the memory holds a conversation, fills apart: 0 or 1."""
+        return int(bool(self._chat.state.tokens))
 
     def warmth(self, prompt: Sequence[int]) -> int:
         """Tokens of the prompt that would need no prefill."""
-        states = [lane.state for lane in self._lanes] + [one.state for one in self._parked]
-        return max(state.usable(prompt) for state in states)
+        return max(state.usable(prompt) for state in [self._chat.state, *(one.state for one in self._parked)])
 
     def take(self, prompt: Sequence[int], conversation: str | None, *, fill: bool) -> Lane:
         """The lane that now holds the longest warm prefix of the prompt and nothing else."""
         if fill and self._fill is not None:
             lane = self._fill
-            self.memory.note_floor(lane)
-            self.memory.cut(lane, lane.state.usable(prompt))
         else:
-            lane = self._take_chat(prompt, conversation)
+            lane = self._chat
+            self._put_fill_away()
+        self._warm(lane, prompt, conversation)
         lane.state.conversation = conversation
         lane.state.used = next(self._clock)
         return lane
 
-    def _take_chat(self, prompt: Sequence[int], conversation: str | None) -> Lane:
-        for one in self._lanes:
-            self.memory.note_floor(one)  # a window's cells are overwritten by other lanes' turns too
-        choice = choose(self._lanes, self._parked, prompt, conversation)
+    def _put_fill_away(self) -> None:
+        if self._fill is not None and self._fill.state.tokens:
+            if self._fill.state.worth_keeping(0):
+                self._park(self._fill)
+            self.memory.clear(self._fill)
+
+    def _warm(self, lane: Lane, prompt: Sequence[int], conversation: str | None) -> None:
+        self.memory.note_floor(lane)  # a window's cells are overwritten by the other lane's turns too
+        choice = choose(lane, self._fitting(lane), prompt, conversation)
         while choice.restore is not None and not self._fetched(choice.restore):
-            choice = choose(self._lanes, self._parked, prompt, conversation)
-        lane = choice.lane
+            choice = choose(lane, self._fitting(lane), prompt, conversation)
         if choice.restore is not None:
             self._parked.remove(choice.restore)  # it must not be dropped for what is parked now
         if choice.park:
@@ -78,46 +83,23 @@ class WarmStore:
         if choice.restore is not None:
             self.memory.clear(lane)
             self.memory.restore(lane, choice.restore)
+            if choice.keep:
+                self._keep(choice.restore)
         self.memory.cut(lane, lane.state.usable(prompt))
-        self._clear_the_way(lane, len(prompt))
-        return lane
 
-    def _clear_the_way(self, chosen: Lane, wanted: int) -> None:
-        """Park idle lanes: all but a few tokens, so that decode reads one conversation only."""
-        idle = sorted((lane for lane in self._lanes if lane is not chosen), key=lambda lane: -lane.state.used)
-        kept = 0
-        for lane in idle:
-            kept += len(lane.state.tokens)
-            if kept > IDLE_TOKENS and self._park(lane):
-                kept -= len(lane.state.tokens)
-                self.memory.clear(lane)
-        while self._held(chosen) + wanted > self._plan.num_ctx and self.make_room(chosen):
-            continue
+    def _fitting(self, lane: Lane) -> list[Parked]:
+        return [one for one in self._parked if lane is self._chat or len(one.state.tokens) <= FILL_TOKENS]
 
-    def _held(self, chosen: Lane) -> int:
-        return sum(len(lane.state.tokens) for lane in self._lanes if lane is not chosen)
-
-    def make_room(self, chosen: Lane) -> bool:
-        """Empty the least recently used idle lane, parked if the budget allows; whether there was one."""
-        others = [lane for lane in self._lanes if lane is not chosen and lane.state.tokens]
-        if self._fill is not None and self._fill is not chosen and self._fill.state.tokens:
-            others.append(self._fill)
-        if chosen is self._fill or not others:
-            return False  # a fill takes nothing from a chat
-        victim = min(others, key=lambda lane: lane.state.used)
-        if victim is not self._fill:
-            self._park(victim)
-        self.memory.clear(victim)
-        return True
-
-    def _park(self, lane: Lane) -> bool:
-        """Copy a lane out, dropping the oldest parked states for it; whether it is parked now."""
+    def _park(self, lane: Lane) -> None:
+        """Copy a lane out where the budget allows it."""
         copied = self.memory.copy(lane, self._budget)
-        if copied is None:
-            return False
-        self.trim(self._budget - copied.size)
-        self._parked.append(copied)
-        return True
+        if copied is not None:
+            self._keep(copied)
+
+    def _keep(self, parked: Parked) -> None:
+        """Drop the oldest parked states for this one."""
+        self.trim(self._budget - parked.size)
+        self._parked.append(parked)
 
     def trim(self, limit: int) -> int:
         """Drop parked states, least recently used first, down to `limit` bytes; the bytes freed."""
@@ -166,8 +148,9 @@ class WarmStore:
         if self._shelf is None:
             return 0
         held = [one for one in self._parked if one.data is not None]
-        lanes = [lane for lane in self._lanes if len(lane.state.tokens) >= WORTH_PARKING]
-        held += [copied for copied in (self.memory.copy(lane, UNBOUNDED) for lane in lanes) if copied is not None]
+        if len(self._chat.state.tokens) >= WORTH_PARKING:
+            copied = self.memory.copy(self._chat, UNBOUNDED)
+            held += [] if copied is None else [copied]
         written = 0
         for one in sorted(held, key=lambda parked: -parked.state.used):
             if until():

@@ -79,7 +79,7 @@ async def kept(engine: Engine) -> m.Account:
 
 async def test_parked_conversations_come_back_where_the_engine_parks(engine: Engine) -> None:
     first = await engine.ask(about("Rivers"), FEW)
-    for subject in ("Hills", "Mills"):  # more than idle lanes may hold
+    for subject in ("Hills", "Mills"):
         await engine.ask(about(subject), FEW)
     account = await kept(engine)
     assert (account.parked > 0) == able(engine).snapshot

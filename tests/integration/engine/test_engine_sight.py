@@ -104,7 +104,6 @@ async def test_answers_do_not_depend_on_reuse(
 
 
 async def test_a_conversation_with_a_picture_is_parked_and_comes_back(seeing: Engine) -> None:
-    """Several conversations, each longer than what idle lanes may keep."""
     talk = "words that fill the lane " * 12
     first = await ask(seeing, talk, NOISE, "one")
     for number in range(5):

@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from counts import FULL
-from modeld.engine.llama.model import LANES
 from shared.protocol.api import Sampling
 
 pytestmark = [pytest.mark.integration]
@@ -93,15 +92,14 @@ def total(answer: Answer) -> int:
 
 
 async def open_pair(path: Path, engines: Engines, parked_bytes: int) -> tuple[Engine, Callable[[], Awaitable[Engine]]]:
-    """The engine under test, and one whose lanes are flushed before each use."""
+    """The engine under test, and one whose lane is flushed before each use."""
     warm = await engines.load("llama", path, parked_bytes=parked_bytes, **EXACT)
     other = await engines.load("llama", path, parked_bytes=0, **EXACT)
     flushes = itertools.count()
 
     async def cold() -> Engine:
-        for _ in range(LANES):
-            flush = [{"role": f"flush{next(flushes)}", "content": "x" * 80}]
-            await other.ask(flush, Sampling(temperature=0.0, max_tokens=1))
+        flush = [{"role": f"flush{next(flushes)}", "content": "x" * 80}]
+        await other.ask(flush, Sampling(temperature=0.0, max_tokens=1))
         return other
 
     return warm, cold
@@ -131,7 +129,7 @@ def test_answers_do_not_depend_on_reuse(
                 deadline=None,
                 database=None,
                 derandomize=True,
-                phases=[Phase.generate],  # a shrunk history would meet other warm lanes
+                phases=[Phase.generate],  # a shrunk history would meet what others left warm
                 suppress_health_check=[HealthCheck.too_slow],
             )
             @given(st.lists(step, min_size=2, max_size=10))

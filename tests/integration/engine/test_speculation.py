@@ -64,9 +64,9 @@ class Counted(LlamaEngine):
         self._abort.clear()
 
     def lane_is_as_counted(self) -> bool:
-        """The memory holds what the lanes say and nothing else."""
+        """The memory holds what the lane says and nothing else."""
         warm = self._warm_of()
-        return all(warm.memory.length(lane) == len(lane.state.tokens) for lane in warm._lanes)
+        return warm.memory.length(warm._chat) == len(warm._chat.state.tokens)
 
     def answer(
         self, prompt: Sequence[int], options: DecodeOptions, each: Callable[[], None] | None = None

@@ -158,37 +158,47 @@ def test_what_a_state_offers_is_common_leaves_one_token_and_respects_the_floor(
         assert offered == 0 or offered in checkpoints
 
 
-def test_an_unrelated_prompt_takes_an_empty_lane_then_the_oldest_and_keeps_what_was_there() -> None:
-    long = list(range(200))
-    lanes = [Lane(0, State(tokens=long, used=2)), Lane(1, State(tokens=long[:100], used=1)), Lane(2)]
-    assert choose(lanes, [], [900, 901, 902], None).lane is lanes[2]
-    lanes[2].state = State(tokens=[7] * 100, used=3)
-    taken = choose(lanes, [], [900, 901, 902], None)
-    assert (taken.lane, taken.reused, taken.park) == (lanes[1], 0, True)
+def in_lane(tokens: list[int], conversation: str | None = None) -> Lane:
+    """The lane with a conversation in it."""
+    return Lane(0, State(tokens=tokens, conversation=conversation, used=2))
 
 
-def test_prompts_that_only_begin_alike_leave_a_warm_lane_alone() -> None:
-    lanes = [Lane(0, State(tokens=[1, 2, *range(100, 300)], used=1)), Lane(1)]
-    taken = choose(lanes, [], [1, 2, 900, 901], None)
-    assert (taken.lane, taken.reused) == (lanes[1], 0)
+def parked(tokens: list[int], conversation: str | None = None) -> Parked:
+    """A conversation in host memory."""
+    return Parked(State(tokens=tokens, conversation=conversation, used=1), b"", 10)
+
+
+def test_an_unrelated_prompt_keeps_what_was_there() -> None:
+    taken = choose(in_lane(list(range(200))), [parked([7] * 100)], [900, 901, 902], None)
+    assert (taken.restore, taken.reused, taken.park) == (None, 0, True)
+    assert choose(in_lane([1, 2, 3]), [], [900, 901], None).park is False
+
+
+@pytest.mark.parametrize("size", [30, 200])
+def test_prompts_that_only_begin_alike_are_no_one_conversation(size: int) -> None:
+    taken = choose(in_lane([1, 2, *range(100, 100 + size)]), [], [1, 2, 900, 901], None)
+    assert (taken.reused, taken.park) == (0, True)
 
 
 def test_the_same_conversation_is_cut_and_another_ones_memory_is_kept() -> None:
-    held = list(range(300))
-    prompt = [*range(200), 900, 901]
-    lanes = [Lane(0, State(tokens=held, conversation="a", used=1)), Lane(1)]
-    assert choose(lanes, [], prompt, "a").park is False
-    other = choose(lanes, [], prompt, "b")
-    assert (other.lane, other.reused, other.park) == (lanes[0], 200, True)
+    lane, prompt = in_lane(list(range(300)), "a"), [*range(200), 900, 901]
+    assert choose(lane, [], prompt, "a").park is False
+    other = choose(lane, [], prompt, "b")
+    assert (other.reused, other.park) == (200, True)
     assert WORTH_PARKING <= 300 - 200
 
 
 def test_a_parked_state_that_is_warmer_comes_back() -> None:
-    held = list(range(300))
-    lanes = [Lane(0, State(tokens=held[:50], used=5)), Lane(1, State(tokens=[9] * 100, used=4))]
-    stored = Parked(State(tokens=held, used=1), b"", 10)
-    taken = choose(lanes, [stored], [*held, 900], None)
-    assert (taken.restore, taken.reused) == (stored, 300)
+    stored = parked(list(range(300)))
+    taken = choose(in_lane(list(range(50))), [stored], [*range(300), 900], None)
+    assert (taken.restore, taken.reused, taken.park, taken.keep) == (stored, 300, True, False)
+
+
+def test_a_parked_state_that_another_conversation_begins_like_stays_parked_too() -> None:
+    """Conversations of one editor begin with the same long instructions."""
+    stored, prompt = parked(list(range(300)), "a"), [*range(200), 900, 901]
+    assert choose(in_lane([]), [stored], prompt, "b").keep is True
+    assert choose(in_lane([]), [stored], prompt, "a").keep is False
 
 
 # --- watchdog --------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ class Machine:
         clock = SimpleNamespace(monotonic=lambda: self.wall, thread_time=lambda: self.cpu)
         monkeypatch.setattr(threads, "time", clock)
         api = SimpleNamespace(llama_set_n_threads=lambda context, one, batch: self.set.append(one))
-        plan = ContextPlan(num_ctx=4096, pool=4096, lanes=3, batch=512, threads=2, kv_type="f16", fill=False)
+        plan = ContextPlan(num_ctx=4096, pool=4096, batch=512, threads=2, kv_type="f16", fill=False)
         self.threads = Threads(api, None, plan)
 
     def work(self, tokens: int, seconds: float, share: float) -> None:

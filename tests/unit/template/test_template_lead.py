@@ -14,7 +14,7 @@ from modeld.template.render import Template
 from shared.protocol.api import TextDelta
 from vendored import templates
 
-pytestmark = [pytest.mark.integration, pytest.mark.model, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.model, pytest.mark.timeout(600)]  # the first run fetches sources
 NAME = "get_weather"
 TOOLS: list[dict[str, Any]] = [
     {
