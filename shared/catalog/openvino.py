@@ -61,7 +61,7 @@ def read_folder(folder: str, *, first: bool = False) -> Facts:
     sizes = [_whole(folder, part, xml) for part, xml in xmls.items()]
     facts = _facts(_json(folder, "config.json", names), xmls[main], folder, names)
     facts = msgspec.structs.replace(facts, weights_bytes=sum(sizes), complete=not first)
-    return of_several(facts, parts, xmls[main].inputs) if several else facts
+    return of_several(facts, parts, None if first else xmls[main].inputs) if several else facts
 
 
 class _Xml(msgspec.Struct):

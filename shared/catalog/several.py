@@ -23,21 +23,23 @@ _ROWS, _POSITIONS = "inputs_embeds", "position_ids"
 _FILLED = frozenset({_ROWS, _POSITIONS, "attention_mask", "beam_idx"})
 
 
-def of_several(facts: Facts, graphs: Collection[str], inputs: Mapping[str, str]) -> Facts:
-    """The facts of a folder with these graphs; `inputs`: names and shapes of the language graph's, {} while unread."""
+def of_several(facts: Facts, graphs: Collection[str], inputs: Mapping[str, str] | None) -> Facts:
+    """The facts of a folder with these graphs; `inputs`: names and shapes of the language graph's, None if unread."""
     unusable = facts.unusable or _unusable(graphs, inputs)
     return msgspec.structs.replace(facts, takes_rows=True, vision=facts.architecture in SEEN, unusable=unusable)
 
 
-def _unusable(graphs: Collection[str], inputs: Mapping[str, str]) -> str:
+def _unusable(graphs: Collection[str], inputs: Mapping[str, str] | None) -> str:
     missing = [one for one in (WORDS, PICTURES) if one not in graphs]
     if missing:
         return f"{missing[0]}.xml is missing; convert it again"
+    if inputs is None:
+        return ""
     odd = sorted(set(inputs) - _FILLED)
     if odd:
         return f"its language graph wants {', '.join(odd)} besides, which OpenVINO gives it in prompts of its own alone"
     if inputs.get(_POSITIONS, "").count(",") > 1:
         return "its positions have several parts, which OpenVINO knows in prompts of its own alone"
-    if inputs and _ROWS not in inputs:
+    if _ROWS not in inputs:
         return f"{LANGUAGE}.xml does not take {_ROWS}"
     return ""

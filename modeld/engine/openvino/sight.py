@@ -61,9 +61,9 @@ class Sight:
             self._optics = read_optics(folder)
             self._request = library.graph(folder / f"{PICTURES}.xml", plan.device, plan.threads)
             self._square = self._look_once(width)
-        except (OSError, ValueError, msgspec.MsgspecError) as error:
-            raise SightUnusable(str(error)) from error
-        except (RuntimeError, ImportError) as error:
+        except ImportError as error:
+            raise SightUnusable(f"Pillow, which decodes them, cannot be used ({error})") from error
+        except (RuntimeError, OSError, ValueError, msgspec.MsgspecError) as error:
             raise SightUnusable(reason_of(error)) from error
 
     def _look_once(self, width: int) -> int:
