@@ -1,7 +1,7 @@
 """OpenVINO folders of several graphs (pure): one makes rows of numbers of words, one of pictures, a third answers.
 
-The engine takes such a prompt as rows. What else a language graph wants (which rows are a picture's, positions of
-several parts) the engine fills in only for prompts that it has read itself, and that reading does not hold what a turn
+The engine takes such a prompt as rows. What else a language graph wants (positions of several parts, more about its
+pictures) the engine fills in only for prompts that it has read itself, and that reading does not hold what a turn
 promises (see docs/design/engines.md): such models are refused.
 """
 
@@ -20,7 +20,8 @@ PICTURES = "openvino_vision_embeddings_model"
 SEEN = frozenset({"internvl_chat", "llava"})
 
 _ROWS, _POSITIONS = "inputs_embeds", "position_ids"
-_FILLED = frozenset({_ROWS, _POSITIONS, "attention_mask", "beam_idx"})
+#: `token_type_ids` (Gemma 3) says which rows are a picture's: of words alone it may stay empty.
+_FILLED = frozenset({_ROWS, _POSITIONS, "attention_mask", "beam_idx", "token_type_ids"})
 
 
 def of_several(facts: Facts, graphs: Collection[str], inputs: Mapping[str, str] | None) -> Facts:

@@ -178,7 +178,8 @@ def test_a_folder_of_several_graphs_is_one_model_that_sees(tmp_path: Path, data_
 @pytest.mark.parametrize(
     ("inputs", "graphs", "why"),
     [
-        ({**INPUTS, "token_type_ids": "?,?"}, SEVERAL, "token_type_ids"),
+        ({**INPUTS, "token_type_ids": "?,?"}, SEVERAL, ""),
+        ({**INPUTS, "per_layer_inputs": "?,?,2,8"}, SEVERAL, "per_layer_inputs"),
         ({**INPUTS, "position_ids": "3,?,?"}, SEVERAL, "positions have several parts"),
         ({"input_ids": "?,?"}, SEVERAL, "input_ids"),
         ({}, SEVERAL, "inputs_embeds"),
@@ -189,7 +190,9 @@ def test_a_folder_of_several_graphs_is_one_model_that_sees(tmp_path: Path, data_
 def test_several_graphs_that_do_not_fit_what_the_engine_takes_say_why(
     tmp_path: Path, inputs: dict[str, str], graphs: tuple[str, ...], why: str
 ) -> None:
-    assert why in read_folder(str(several(tmp_path / "m", inputs=inputs, graphs=graphs))).unusable
+    unusable = read_folder(str(several(tmp_path / "m", inputs=inputs, graphs=graphs))).unusable
+    assert why in unusable
+    assert bool(why) == bool(unusable)
     assert read_folder(str(tmp_path / "m"), first=True).complete is False
 
 

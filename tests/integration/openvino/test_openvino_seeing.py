@@ -248,6 +248,14 @@ def test_a_folder_whose_pictures_cannot_be_taken_is_a_model_for_words(
     assert bench.ask(bench.engine.tokenize("words", special=False))
 
 
+def test_a_schema_holds_behind_a_picture(seer: Bench) -> None:
+    schema = {"type": "object", "properties": {"red": {"enum": ["yes"]}}, "required": ["red"]}
+    options = DecodeOptions(max_tokens=40, json_schema=json.dumps({**schema, "additionalProperties": False}))
+    answer = look(seer, "Is it red? ", NOISE, options=options)
+    assert answer is not None
+    assert json.loads(seer.text(answer)) == {"red": "yes"}
+
+
 def test_the_catalog_says_what_the_engine_does(folder: Path) -> None:
     facts = read_folder(str(folder))
     assert (facts.unusable, facts.vision, facts.takes_rows, facts.n_layers) == ("", True, True, 2)
