@@ -116,11 +116,12 @@ def kv_bytes(facts: Facts, num_ctx: int, kv_type: str = "f16", *, lanes: int = 1
 def compute_bytes(facts: Facts, num_ctx: int = 0, batch: int = BATCH) -> int:
     """Bytes of the scratch buffers of one batch: the logits of every token (32-bit) and activations.
 
-    A model that takes rows holds those of a whole prompt of `num_ctx` tokens twice, ours and the engine's.
+    A model that takes rows holds those of a whole prompt of `num_ctx` tokens twice, ours and the engine's, and as many
+    of pictures if it sees.
     Overestimates engines that compute the last token's logits only; leaves out the attention scores,
     which flash attention never builds.
     """
-    rows = 2 * num_ctx * facts.n_embd * 4 if facts.takes_rows else 0
+    rows = (3 if facts.vision else 2) * num_ctx * facts.n_embd * 4 if facts.takes_rows else 0
     return batch * (facts.vocab_size + 8 * facts.n_embd) * 4 + rows
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,6 @@ from modeld.engine.pictures import Picture, picture_ids
 from shared.catalog.several import PICTURES
 from shared.errors import EngineFailed
 
-#: Rows of pictures that are not shown now; those of one large picture take up to 50 MB.
-KEPT_BYTES = 128 << 20
 #: How often a cancel is looked for while a square is encoded.
 _LOOK_MS = 20
 _ALIVE_LOOKS = 50
@@ -56,6 +55,7 @@ class Sight:
         self._family = FAMILIES[family]
         self._tokenize = tokenize
         self._known: OrderedDict[bytes, Any] = OrderedDict()
+        self._most = plan.num_ctx
         self._shown: dict[int, Picture] = {}
         try:
             self._optics = read_optics(folder)
@@ -100,9 +100,9 @@ class Sight:
         self._shown = {picture_ids(picture.digest, 0, 1)[0]: picture for picture in pictures}
 
     def hide(self) -> None:
-        """Forget what was shown, and of its rows those that are too many to keep."""
+        """Forget what was shown; as many rows are kept as a conversation can have, the latest used."""
         self._shown = {}
-        while sum(rows.nbytes for rows in self._known.values()) > KEPT_BYTES:
+        while sum(map(len, self._known.values())) > self._most:
             self._known.popitem(last=False)
 
     def encode(self, abort: AbortFlag, alive: Callable[[], None]) -> None:
@@ -142,7 +142,5 @@ class Sight:
 
     def _stop(self) -> None:
         self._request.cancel()
-        try:
+        with suppress(RuntimeError):  # says that it was cancelled
             self._request.wait()
-        except RuntimeError:
-            return  # says that it was cancelled

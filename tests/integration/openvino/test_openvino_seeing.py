@@ -11,10 +11,9 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from openvino_bench import CHUNK, Bench, Direct, request_for
+from openvino_bench import CHUNK, NUM_CTX, Bench, Direct, request_for
 
 from modeld.engine.contract import AbortFlag, DecodeOptions
-from modeld.engine.openvino import sight as sights
 from modeld.engine.openvino.blocks import BLOCK
 from modeld.engine.openvino.engine import OpenVinoEngine
 from modeld.engine.openvino.options import generation_config
@@ -170,12 +169,12 @@ def test_what_a_picture_shows_decides_the_answer_and_the_same_one_is_computed_on
     assert look(seer, *told) == first
 
 
-@pytest.mark.parametrize("kept", [sights.KEPT_BYTES, 0])
+@pytest.mark.parametrize("kept", [NUM_CTX, 0])
 def test_answers_do_not_depend_on_reuse(
     seer: Bench, direct: Direct, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
     """Nor on whether a picture's rows were still there."""
-    monkeypatch.setattr(sights, "KEPT_BYTES", kept)
+    monkeypatch.setattr(sight_of(seer), "_most", kept)
     before = mismatches(seer)
     conversations: list[Sequence[Picture | str]] = [
         (NOISE, "b"),
