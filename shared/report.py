@@ -16,7 +16,8 @@ from shared.redact import Redactor
 #: Distributions whose versions matter.
 DISTRIBUTIONS = (
     "modeld", "anyio", "jinja2", "jsonrpcclient", "lsprotocol", "msgspec", "platformdirs", "psutil", "pygls",
-    "llama-cpp-python", "openvino", "openvino-genai", "openvino-tokenizers", "httpx2", "mcp",
+    "llama-cpp-python", "openvino", "openvino-genai", "openvino-tokenizers", "pillow", "httpx2",
+    "mcp",
 )  # fmt: skip
 
 

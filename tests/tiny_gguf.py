@@ -49,12 +49,15 @@ def write_tiny_gguf(
     window: int = 32,
     template: str | None = CHATML,
     name: str = "tiny",
+    half: bool = False,
+    marks: tuple[str, ...] = (),
     metadata: dict[str, str] | None = None,
 ) -> Path:
     """Write one model and answer its path.
 
     `width` is the embedding width (a multiple of 32), `context` the trained context in tokens,
-    `window` the sliding window of `gemma3`. `template` None writes a model without a chat template.
+    `window` the sliding window of `gemma3`. `template` None writes a model without a chat template. `half`: matrices
+    of 16 bits, as OpenVINO's reader wants them. `marks`: further special tokens.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     writer = gguf.GGUFWriter(path, shape)
@@ -66,13 +69,13 @@ def write_tiny_gguf(
         writer.add_value_length(width // 4)
     if shape == "qwen2vl":
         writer.add_rope_dimension_sections([2, 3, 3, 0])
-    tokens = _vocabulary(writer)
+    tokens = _vocabulary(writer, marks)
     if template is not None:
         writer.add_chat_template(template)
     for key, value in (metadata or {}).items():
         writer.add_string(key, value)
-    for tensor, data in _weights(shape, seed, layers, width, len(tokens)).items():
-        writer.add_tensor(tensor, data)
+    for tensor, data in _weights(shape, seed, layers, width, len(tokens), len(SPECIAL) + len(marks)).items():
+        writer.add_tensor(tensor, data.astype(np.float16) if half and data.ndim == 2 else data)
     return written(writer, path)
 
 
@@ -88,11 +91,12 @@ def _hyperparameters(writer: Any, *, layers: int, width: int, context: int) -> N
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
 
 
-def _vocabulary(writer: Any) -> list[str]:
+def _vocabulary(writer: Any, marks: tuple[str, ...]) -> list[str]:
     merged = ["".join(pair.split(" ")) for pair in _MERGES]
-    tokens = [*byte_alphabet(), *merged, *SPECIAL]
-    plain = len(tokens) - len(SPECIAL)
-    types = [gguf.TokenType.NORMAL] * plain + [gguf.TokenType.CONTROL] * len(SPECIAL)
+    special = (*SPECIAL, *marks)
+    tokens = [*byte_alphabet(), *merged, *special]
+    plain = len(tokens) - len(special)
+    types = [gguf.TokenType.NORMAL] * plain + [gguf.TokenType.CONTROL] * len(special)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(tokens)
@@ -117,7 +121,7 @@ def written(writer: gguf.GGUFWriter, path: Path) -> Path:
     return path
 
 
-def _weights(shape: Shape, seed: int, layers: int, width: int, vocabulary: int) -> dict[str, Any]:
+def _weights(shape: Shape, seed: int, layers: int, width: int, vocabulary: int, special: int) -> dict[str, Any]:
     random = np.random.default_rng(seed)
     head, kv = width // 4, width // 2
 
@@ -129,7 +133,7 @@ def _weights(shape: Shape, seed: int, layers: int, width: int, vocabulary: int) 
 
     tensors: dict[str, Any] = {"token_embd.weight": matrix(vocabulary, width, 8.0), "output_norm.weight": ones(width)}
     output = matrix(vocabulary, width, 3.0)
-    output[-len(SPECIAL) :] = 0.0  # a special token is never the likeliest, so greedy answers do not end
+    output[-special:] = 0.0  # a special token is never the likeliest, so greedy answers do not end
     output[128:256] = 0.0  # nor is half a UTF-8 character: the noise stays readable text
     output[:32] = 0.0
     tensors["output.weight"] = output

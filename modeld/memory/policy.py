@@ -178,7 +178,9 @@ class Cost:
 
     def compute(self, num_ctx: int) -> int:
         """Working buffers."""
-        return self._engine.compute.at(num_ctx) if self._engine is not None else fit.compute_bytes(self._entry)
+        if self._engine is not None:
+            return self._engine.compute.at(num_ctx)
+        return fit.compute_bytes(self._entry, num_ctx)
 
     def required(self, num_ctx: int) -> int:
         """All together."""

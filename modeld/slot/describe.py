@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeld.slot.request import identity_of, merged, require_servable
-from shared.catalog.servable import SEEING
+from shared.catalog.servable import sees
 from shared.errors import BackendError, ModeldError
 from shared.protocol import api
 
@@ -46,7 +46,7 @@ async def describe(slot: Slot, params: api.DescribeParams) -> api.ModelInfo:
         has_template=entry.has_template,
         tools=entry.tools,
         thinking=entry.thinking,
-        vision=entry.vision and serving in SEEING,
+        vision=sees(entry, serving),
         fim=entry.fim is not None,
         embedding_only=entry.embedding_only,
         warnings=warnings,

@@ -51,8 +51,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Counts in elements or tokens, sizes in bytes; 0 or "" where nothing is stated. `kv` describes the
     attention memory layer by layer in runs, `state_bytes` the fixed memory of recurrent layers.
-    `fim` holds the prefix, suffix and middle token ids, `sampling` what its makers advise. `complete` is
-    false while only the first keys have been read; `unusable` says why no engine could run it, whatever it is.
+    `fim` holds the prefix, suffix and middle token ids, `sampling` what its makers advise. `takes_rows`: prompts go
+    into it as rows of numbers (an OpenVINO folder of several graphs). `complete` is false while only the first keys
+    have been read; `unusable` says why no engine could run it, whatever it is.
     """
 
     kind: Kind = "model"
@@ -85,6 +86,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     thinking: bool = False
     vision: bool = False
     embedding_only: bool = False
+    takes_rows: bool = False
     sampling: dict[str, float] = {}
     split: tuple[int, int] | None = None
     complete: bool = False

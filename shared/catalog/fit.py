@@ -113,18 +113,21 @@ def kv_bytes(facts: Facts, num_ctx: int, kv_type: str = "f16", *, lanes: int = 1
     return elements * numerator // denominator + facts.state_bytes * lanes
 
 
-def compute_bytes(facts: Facts, batch: int = BATCH) -> int:
+def compute_bytes(facts: Facts, num_ctx: int = 0, batch: int = BATCH) -> int:
     """Bytes of the scratch buffers of one batch: the logits of every token (32-bit) and activations.
 
+    A model that takes rows holds those of a whole prompt of `num_ctx` tokens twice, ours and the engine's, and as many
+    of pictures if it sees.
     Overestimates engines that compute the last token's logits only; leaves out the attention scores,
     which flash attention never builds.
     """
-    return batch * (facts.vocab_size + 8 * facts.n_embd) * 4
+    rows = (3 if facts.vision else 2) * num_ctx * facts.n_embd * 4 if facts.takes_rows else 0
+    return batch * (facts.vocab_size + 8 * facts.n_embd) * 4 + rows
 
 
 def required_bytes(facts: Facts, num_ctx: int, kv_type: str = "f16", *, lanes: int = 1) -> int:
     """Weights, KV memory and scratch together."""
-    return weights_bytes(facts) + kv_bytes(facts, num_ctx, kv_type, lanes=lanes) + compute_bytes(facts)
+    return weights_bytes(facts) + kv_bytes(facts, num_ctx, kv_type, lanes=lanes) + compute_bytes(facts, num_ctx)
 
 
 def estimate(
@@ -148,7 +151,7 @@ def estimate(
         num_ctx=fits if verdict in ("fits", "fits_smaller") else 0,
         weights_bytes=weights_bytes(facts),
         kv_bytes=kv_bytes(facts, shown, kv_type),
-        compute_bytes=compute_bytes(facts),
+        compute_bytes=compute_bytes(facts, shown),
         required_bytes=required_bytes(facts, shown, kv_type),
         free_bytes=free,
         reserve_bytes=reserve,

@@ -13,6 +13,7 @@ import msgspec
 
 from shared.catalog import names
 from shared.catalog.download import Job, Wanted, get_json
+from shared.catalog.scan import IR_LANGUAGE, IR_MODEL
 from shared.errors import DownloadFailed
 
 ENDPOINT = "https://huggingface.co"
@@ -105,7 +106,7 @@ def choose(source: str, files: list[HubFile], pattern: str, repo: str) -> tuple[
     model go together; several models are refused with their names.
     """
     models = [file for file in files if file.path.lower().endswith(".gguf") and not _is_projector(file)]
-    if not models and any(file.path == "openvino_model.xml" for file in files):
+    if not models and any(file.path in (IR_MODEL, IR_LANGUAGE) for file in files):
         return [file for file in files if "/" not in file.path and not file.path.startswith(".")], repo.split("/")[1]
     if pattern:
         glob = pattern.lower() if any(char in pattern for char in "*?[") else f"*{pattern.lower()}*"

@@ -1,5 +1,7 @@
 """Reads an OpenVINO IR folder: `openvino_model.xml` and `.bin`, the configs beside them, the template.
 
+A model that sees is several such graphs in one folder (see `several`).
+
 The XML is read once in pieces, never parsed as a tree (it may hold 100,000 layers): constants give the
 extent the `.bin` must have, state variables give the shape of the KV memory, the runtime info the weight
 format. Exports of optimum have a `config.json`; models that GenAI saved from a GGUF do not, and then
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
@@ -19,7 +22,8 @@ from shared.catalog.advice import from_generation_config
 from shared.catalog.entry import Facts, KvSpan, SpecialTokens
 from shared.catalog.facts import digest_text
 from shared.catalog.fingerprint import long_path
-from shared.catalog.scan import IR_LANGUAGE
+from shared.catalog.scan import IR_LANGUAGE, IR_MODEL, graphs
+from shared.catalog.several import LANGUAGE, of_several
 from shared.catalog.sniff import sniff
 from shared.catalog.window import READ_LIMIT, HeaderRejected
 
@@ -28,10 +32,17 @@ MAX_TEMPLATE = 1024 * 1024
 CHUNK = 1024 * 1024
 OVERLAP = 8 * 1024
 MAX_LAYERS = 1024
+MODEL = IR_MODEL.removesuffix(".xml")
 _TOKENIZER = "tokenizer_config.json"
+#: Where the configuration of a model that sees keeps what its language part is.
+_TEXT = ("text_config", "llm_config")
 
 _CONST = re.compile(rb'offset="(\d{1,18})" size="(\d{1,18})"')
 _VARIABLE = re.compile(rb'variable_id="([^"]{1,200})"[^>]{0,200}?variable_shape="([^"]{0,100})"')
+_INPUT = re.compile(
+    rb'type="Parameter"[^>]{0,100}>\s{0,20}<data shape="([^"]{0,100})"[^>]{0,100}>\s{0,20}<output>\s{0,20}'
+    rb'<port[^>]{0,100}? names="([^",]{1,200})'
+)
 _LAYER = re.compile(rb"past_key_values\.(\d{1,4})\.(?:decoder\.)?(key|value)")
 _INFO = re.compile(rb'<(chat_template|bos_token_id|eos_token_id|pad_token_id) value="([^"]*)"')
 _ENTITY = re.compile(r"&(?:#(\d{1,7})|#x([0-9a-fA-F]{1,6})|(lt|gt|amp|quot|apos));")
@@ -43,21 +54,14 @@ _EMBEDDERS = re.compile(r"(?:bert|roberta|mpnet|electra|nomic|gte|e5)", re.IGNOR
 def read_folder(folder: str, *, first: bool = False) -> Facts:
     """The facts of an IR folder. With `first`, the XML is not read. Raises HeaderRejected."""
     names = _listing(folder)
-    if IR_LANGUAGE in names:
-        return Facts(
-            format="openvino",
-            complete=True,
-            vision=True,
-            unusable="a vision-language IR of several models is not served",
-        )
-    _require(names)
-    config = _json(folder, "config.json", names)
-    xml = _Xml() if first else _scan(os.path.join(folder, "openvino_model.xml"))
-    bin_size = _size(os.path.join(folder, "openvino_model.bin"))
-    if xml.extent > bin_size:
-        raise HeaderRejected("truncated", f"openvino_model.bin has {bin_size} bytes and should have {xml.extent}")
-    facts = _facts(config, xml, folder, names)
-    return msgspec.structs.replace(facts, weights_bytes=bin_size, complete=not first)
+    several = IR_LANGUAGE in names and IR_MODEL not in names
+    parts, main = (graphs(names), LANGUAGE) if several else ([MODEL], MODEL)
+    _require(names, parts)
+    xmls = {part: _Xml() if first else _scan(os.path.join(folder, f"{part}.xml")) for part in parts}
+    sizes = [_whole(folder, part, xml) for part, xml in xmls.items()]
+    facts = _facts(_json(folder, "config.json", names), xmls[main], folder, names)
+    facts = msgspec.structs.replace(facts, weights_bytes=sum(sizes), complete=not first)
+    return of_several(facts, parts, None if first else xmls[main].inputs) if several else facts
 
 
 class _Xml(msgspec.Struct):
@@ -67,13 +71,13 @@ class _Xml(msgspec.Struct):
     parameters_bytes: int = 0
     kv: dict[int, list[int]] = {}
     mode: str = ""
+    inputs: dict[str, str] = {}
 
 
 def _facts(config: dict[str, Any], xml: _Xml, folder: str, names: set[str]) -> Facts:
     info = _tokenizer_info(folder, names)
     template = _template(folder, names) or info.get("chat_template", "")
-    text = config.get("text_config") if isinstance(config.get("text_config"), dict) else config
-    assert isinstance(text, dict)
+    text: dict[str, Any] = next((config[key] for key in _TEXT if isinstance(config.get(key), dict)), config)
     heads = _int(text.get("num_attention_heads"))
     dim = _int(text.get("head_dim")) or (_int(text.get("hidden_size")) // heads if heads else 0)
     kv_heads = _int(text.get("num_key_value_heads")) or heads
@@ -98,7 +102,7 @@ def _facts(config: dict[str, Any], xml: _Xml, folder: str, names: set[str]) -> F
         kv=_kv(xml, text, layers, kv_heads * dim),
         template=template,
         template_digest=digest_text(template),
-        tokens=_tokens(config, generation, info, _json(folder, _TOKENIZER, names)),
+        tokens=_tokens((text, config, generation), info, _json(folder, _TOKENIZER, names)),
         tools=marks.tools,
         thinking=marks.thinking,
         embedding_only=embedding,
@@ -118,12 +122,10 @@ def _kv(xml: _Xml, text: dict[str, Any], layers: int, width: int) -> tuple[KvSpa
     return tuple(KvSpan(len(list(run)), *key) for key, run in groupby(per_layer))
 
 
-def _tokens(
-    config: dict[str, Any], generation: dict[str, Any], info: dict[str, str], tokenizer: dict[str, Any]
-) -> SpecialTokens:
-    """Ids from the generation config, else the model's, else what the tokenizer's IR says."""
+def _tokens(configs: Sequence[dict[str, Any]], info: dict[str, str], tokenizer: dict[str, Any]) -> SpecialTokens:
+    """Ids from the last of the configs that tells them, else what the tokenizer's IR says."""
     told = {key: int(value) for key, value in info.items() if key.endswith("_id") and value.isdigit()}
-    stated = told | {key: value for one in (config, generation) for key, value in one.items() if value is not None}
+    stated = told | {key: value for one in configs for key, value in one.items() if value is not None}
     eos = stated.get("eos_token_id")
     several = [_id(item) for item in eos] if isinstance(eos, list) else [_id(eos)]
     ids = [item for item in several if item is not None]
@@ -189,7 +191,7 @@ def _scan(path: str) -> _Xml:
     found = _Xml()
     size = _size(path)
     if size > READ_LIMIT:
-        raise HeaderRejected("limit", f"openvino_model.xml is larger than {READ_LIMIT} bytes")
+        raise HeaderRejected("limit", f"{os.path.basename(path)} is larger than {READ_LIMIT} bytes")
     carried = b""
     try:
         with open(long_path(path), "rb", buffering=0) as file:
@@ -200,7 +202,7 @@ def _scan(path: str) -> _Xml:
     except OSError as error:
         raise HeaderRejected("unreadable", error.strerror or str(error)) from error
     if not carried.rstrip().endswith(b"</net>"):
-        raise HeaderRejected("truncated", "openvino_model.xml ends in the middle")
+        raise HeaderRejected("truncated", f"{os.path.basename(path)} ends in the middle")
     return found
 
 
@@ -214,6 +216,8 @@ def _collect(data: bytes, found: _Xml) -> None:
             if index < MAX_LAYERS:
                 sizes = found.kv.setdefault(index, [0, 0])
                 sizes[1 if layer[2] == b"value" else 0] = _width(match[2])
+    for match in _INPUT.finditer(data):
+        found.inputs[match[2].decode("utf-8", "replace")] = match[1].decode("utf-8", "replace")
     mode = _MODE.search(data)
     if mode is not None:
         found.mode = mode[1].decode()
@@ -235,10 +239,18 @@ def _listing(folder: str) -> set[str]:
         raise HeaderRejected("unreadable", error.strerror or str(error)) from error
 
 
-def _require(names: set[str]) -> None:
-    for name in ("openvino_model.xml", "openvino_model.bin"):
+def _require(names: set[str], parts: Sequence[str]) -> None:
+    for name in (f"{part}.{end}" for part in parts for end in ("xml", "bin")):
         if name not in names:
             raise HeaderRejected("truncated", f"{name} is missing")
+
+
+def _whole(folder: str, part: str, xml: _Xml) -> int:
+    """Bytes of the graph's weights, which are all there."""
+    size = _size(os.path.join(folder, f"{part}.bin"))
+    if xml.extent > size:
+        raise HeaderRejected("truncated", f"{part}.bin has {size} bytes and should have {xml.extent}")
+    return size
 
 
 def _size(path: str) -> int:

@@ -10,7 +10,7 @@ from shared.catalog.fingerprint import fingerprint, long_path
 from shared.catalog.gguf import Header, read_header
 from shared.catalog.group import FileRecord
 from shared.catalog.openvino import read_folder
-from shared.catalog.scan import Candidate
+from shared.catalog.scan import Candidate, graphs
 from shared.catalog.window import HeaderRejected
 
 
@@ -52,6 +52,7 @@ def read_record(candidate: Candidate, *, first: bool, before: FileRecord | None 
 def weight_files(candidate: Candidate) -> list[str]:
     """The files whose content makes the digest."""
     if candidate.format == "openvino":
-        inside = (os.path.join(candidate.path, name) for name in ("openvino_model.xml", "openvino_model.bin"))
+        stems = (os.path.join(candidate.path, graph) for graph in graphs(os.listdir(long_path(candidate.path))))
+        inside = (f"{stem}.{end}" for stem in stems for end in ("xml", "bin"))
         return [path for path in inside if os.path.exists(long_path(path))]
     return [candidate.path]

@@ -8,7 +8,7 @@ import msgspec
 
 from shared.catalog.capability import Serveable
 from shared.catalog.entry import ModelEntry
-from shared.catalog.servable import SEEING, refusal, served_by
+from shared.catalog.servable import refusal, sees, served_by
 from shared.protocol.api import LibraryRow, RowAction, RowState, Status
 from shared.remedy import install_command
 
@@ -166,7 +166,7 @@ def _sees(entry: ModelEntry, serving: str, live: Live) -> bool:
     active = live.status.active if live.status is not None else None
     if active is not None and active.name == entry.name:
         return bool(active.capabilities.get("vision"))
-    return entry.vision and serving in SEEING
+    return sees(entry, serving)
 
 
 def _state(entry: ModelEntry, live: Live) -> tuple[RowState, str, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -24,10 +24,6 @@ MAX_MANIFEST = 1024 * 1024
 IR_MODEL = "openvino_model.xml"
 IR_LANGUAGE = "openvino_language_model.xml"
 _IR_FILES = (
-    "openvino_model.xml",
-    "openvino_model.bin",
-    "openvino_language_model.xml",
-    "openvino_language_model.bin",
     "openvino_tokenizer.xml",
     "openvino_detokenizer.xml",
     "config.json",
@@ -36,9 +32,15 @@ _IR_FILES = (
     "chat_template.jinja",
     "chat_template.json",
     "modules.json",
+    "preprocessor_config.json",
 )
 #: Folders of other programs that never hold a model under its own name.
 _SKIPPED = frozenset({"blobs", "refs", "node_modules", "__pycache__"})
+
+
+def graphs(names: Iterable[str]) -> list[str]:
+    """The models of an IR folder without their endings: one, or several that work together."""
+    return sorted(name[:-4] for name in names if name.startswith("openvino_") and name.endswith("_model.xml"))
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,7 +163,8 @@ class Scan:
         if not _is_text(folder):
             return None
         marks, size = [], 0
-        for name in _IR_FILES:
+        weights = (f"{graph}.{end}" for graph in graphs(names) for end in ("xml", "bin"))
+        for name in (*weights, *_IR_FILES):
             if name in names:
                 try:
                     status = os.stat(long_path(os.path.join(folder, name)))

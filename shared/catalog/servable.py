@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from shared.catalog.entry import Facts
 
 BACKENDS = ("llama", "openvino")
-#: Engines that see through a projector.
-SEEING = frozenset({"llama"})
+#: Whose pictures an engine sees: through a projector beside a GGUF file, by a graph of its own in a folder.
+_SEEING = {"llama": "gguf", "openvino": "openvino"}
 
 # fmt: off
 LLAMA_ARCHITECTURES = frozenset(
@@ -62,6 +62,11 @@ def refusal(facts: Facts, backend: str, *, shards: int = 1) -> str:
 def served_by(backend: str, able: Sequence[str]) -> bool:
     """Whether the backend is among those that are `able` to serve a model."""
     return backend in able or (backend == SCRIPTED and bool(able))
+
+
+def sees(facts: Facts, backend: str) -> bool:
+    """Whether the model takes pictures when `backend` serves it."""
+    return facts.vision and _SEEING.get(backend) == facts.format
 
 
 def backends(facts: Facts, *, shards: int = 1) -> tuple[tuple[str, ...], dict[str, str]]:

@@ -11,21 +11,27 @@ import pytest
 
 from clients.bridge import Bridge, BridgeError, Turn
 from clients.home import Home
+from several_graphs import write_seeing
 from tiny_gguf import write_tiny_gguf
 from tiny_projector import TOKENS, png, write_tiny_projector
 
-pytestmark = [pytest.mark.e2e, pytest.mark.llama, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+ENGINES = [pytest.param("llama", marks=pytest.mark.llama), pytest.param("openvino", marks=pytest.mark.openvino)]
 ONE, OTHER = png(50, 50, seed=1), png(50, 50, seed=2)
 
 
-@pytest.fixture
-def seeing(tmp_path: Path) -> Iterator[Home]:
-    """A user with a model that sees and one that does not, and a running modeld."""
-    write_tiny_gguf(tmp_path / "seer" / "seer.gguf", context=8192)
-    write_tiny_projector(tmp_path / "seer" / "mmproj-seer.gguf")
-    write_tiny_gguf(tmp_path / "blind" / "blind.gguf", seed=2, context=8192)
+@pytest.fixture(params=ENGINES[:1])
+def seeing(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
+    """A user with a model that sees and one that does not, and a running modeld with the engine that is asked for."""
+    if request.param == "llama":
+        write_tiny_gguf(tmp_path / "seer" / "seer.gguf", context=8192)
+        write_tiny_projector(tmp_path / "seer" / "mmproj-seer.gguf")
+        write_tiny_gguf(tmp_path / "blind" / "blind.gguf", seed=2, context=8192)
+    else:
+        write_seeing(tmp_path).rename(tmp_path / "seer")
+        (tmp_path / "words").rename(tmp_path / "blind")
     with Home(MODELD_MODEL_FOLDERS=str(tmp_path), MODELD_TURN_TOKENS="12") as home:
-        home.start("llama")
+        home.start(request.param)
         yield home
 
 
@@ -48,6 +54,7 @@ def opened(editor: Bridge, home: Home, model: str) -> str:
     return str(session["sessionId"])
 
 
+@pytest.mark.parametrize("seeing", ENGINES, indirect=True)
 def test_the_model_gets_the_picture_and_keeps_it(seeing: Home) -> None:
     described = seeing.json("modeld", "describe", seeing.model("seer"))
     assert described["vision"] is True
@@ -58,7 +65,8 @@ def test_the_model_gets_the_picture_and_keeps_it(seeing: Home) -> None:
         assert "left out" not in first.text
         status = seeing.status()
         assert status["active"]["capabilities"]["vision"] is True
-        assert status["active"]["projector"].endswith("mmproj-seer.gguf")
+        if status["backend"] == "llama":
+            assert status["active"]["projector"].endswith("mmproj-seer.gguf")
         before = usage(seeing)
         whole = before.get("reused", 0) + before["prefilled"]
         editor.prompt(session, "And what else?")
@@ -91,6 +99,7 @@ def test_a_broken_picture_is_said_and_costs_its_turn_alone(seeing: Home) -> None
         assert seeing.status()["generation"] == generation, "the model stayed where it was"
 
 
+@pytest.mark.parametrize("seeing", ENGINES, indirect=True)
 def test_a_model_that_does_not_see_is_said_to(seeing: Home) -> None:
     with seeing.bridge() as editor:
         session = opened(editor, seeing, "blind")

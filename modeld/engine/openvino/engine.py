@@ -1,8 +1,9 @@
-"""The engine contract on OpenVINO GenAI: GGUF files of three families and IR folders."""
+"""The engine contract on OpenVINO GenAI: GGUF files of three families and IR folders, also such that see."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -29,6 +30,8 @@ from modeld.engine.openvino.library import Library, reason_of
 from modeld.engine.openvino.pipeline import Pipeline, Plan
 from modeld.engine.openvino.planning import make_plan, refuse_unsupported
 from modeld.engine.openvino.readable import check_gguf
+from modeld.engine.openvino.rows import Rows, takes_rows
+from modeld.engine.openvino.sight import Sight
 from modeld.engine.openvino.vocabulary import Vocabulary
 from modeld.engine.there import there
 from modeld.output.callgrammar import Opened, any_arguments
@@ -49,6 +52,7 @@ class OpenVinoEngine(KeepsNothing):
         self._library: Library | None = None
         self._vocabulary: Vocabulary | None = None
         self._pipeline: Pipeline | None = None
+        self._rows: Rows | None = None
         self._plan: Plan | None = None
         self._prompt: Sequence[int] = ()
         self._sampled: list[int] = []
@@ -81,7 +85,7 @@ class OpenVinoEngine(KeepsNothing):
         capabilities = Capabilities()
         if not request.vocabulary_only:
             self._open_pipeline(request, library, folder, vocabulary, plan)
-            capabilities = _capabilities(vocabulary, plan)
+            capabilities = _capabilities(vocabulary, plan, vision=self.sight is not None)
         progress(_STAGES["ready"], 1000)
         return LoadedModel(
             identity=self._identity(request, library, plan),
@@ -110,15 +114,19 @@ class OpenVinoEngine(KeepsNothing):
     def _open_pipeline(
         self, request: LoadRequest, library: Library, folder: Path, vocabulary: Vocabulary, plan: Plan
     ) -> None:
-        name, stage = request.identity.name, "context"
+        name, stage = request.identity.name, "weights"
         try:
             self._plan = plan
-            self._pipeline = Pipeline(library, folder, vocabulary, plan)
+            if takes_rows(folder):
+                self._rows = Rows(library, folder, plan, partial(self.tokenize, special=True))
+                self._go_on()
+            stage = "context"
+            self._pipeline = Pipeline(library, folder, vocabulary, plan, self._rows.tensor if self._rows else None)
             self._go_on()
             stage = "probe"
             self._pipeline.prefill([_probe_token(vocabulary)], None, _silent, self._abort)
             self._pipeline.finish()
-        except (RuntimeError, EngineFailed) as error:
+        except (RuntimeError, OSError, msgspec.MsgspecError, EngineFailed) as error:
             reason = error.reason if isinstance(error, EngineFailed) else reason_of(error)
             raise ModelLoadFailed(model=name, stage=stage, reason=reason) from error
 
@@ -150,6 +158,7 @@ class OpenVinoEngine(KeepsNothing):
 
     def _warnings(self, vocabulary: Vocabulary, plan: Plan, made: bool) -> tuple[str, ...]:
         warnings = list(self._notes)
+        warnings += [self._rows.note] if self._rows is not None and self._rows.note else []
         warnings += ["the model was converted for OpenVINO; its next load is quicker"] if made else []
         if vocabulary.limit is not None and vocabulary.limit <= plan.num_ctx:
             warnings.append(f"the tokenizer takes texts of {vocabulary.limit} tokens at most")
@@ -158,9 +167,9 @@ class OpenVinoEngine(KeepsNothing):
     # --- vocabulary ----------------------------------------------------------------------------
 
     @property
-    def sight(self) -> None:
-        """It sees nothing."""
-        return
+    def sight(self) -> Sight | None:
+        """What pictures are shown to, where the model has a graph for them."""
+        return self._rows.sight if self._rows is not None else None
 
     @property
     def special(self) -> SpecialTokens:
@@ -193,8 +202,11 @@ class OpenVinoEngine(KeepsNothing):
         return self.common_prefix(tokens)
 
     def prefill_suffix(self, options: DecodeOptions | None, progress: ProgressCallback) -> None:
-        """Chunk by chunk; the first token is sampled with the last chunk."""
-        pipeline = self._pipeline_of()
+        """Pictures that are not known first, then chunk by chunk; the first token is sampled with the last chunk."""
+        pipeline, sight = self._pipeline_of(), self.sight
+        if sight is not None:
+            reused, total = self.common_prefix(self._prompt), len(self._prompt)
+            sight.encode(self._abort, lambda: progress(reused, total))
         try:
             self._sampled = pipeline.prefill(self._prompt, options, progress, self._abort)
         except UnsupportedFeature:
@@ -235,6 +247,8 @@ class OpenVinoEngine(KeepsNothing):
         """Blocks of the prompt and of what was generated stay until their room is needed."""
         if self._pipeline is not None:
             self._pipeline.finish()
+        if self.sight is not None:
+            self.sight.hide()
         self._sampled = []
 
     def valid(self) -> bool:
@@ -254,6 +268,7 @@ class OpenVinoEngine(KeepsNothing):
         if self._pipeline is not None:
             self._pipeline.close()
         self._pipeline = None
+        self._rows = None
         self._vocabulary = None
 
     # --- what must be there by now -------------------------------------------------------------
@@ -277,7 +292,7 @@ def _silent(done: int, total: int) -> None:
     """The probe shows no progress."""
 
 
-def _capabilities(vocabulary: Vocabulary, plan: Plan) -> Capabilities:
+def _capabilities(vocabulary: Vocabulary, plan: Plan, *, vision: bool) -> Capabilities:
     special = vocabulary.special
     return Capabilities(
         snapshot=False,
@@ -289,5 +304,6 @@ def _capabilities(vocabulary: Vocabulary, plan: Plan) -> Capabilities:
         lanes=plan.lanes,
         fim=None not in (special.fim_prefix, special.fim_suffix, special.fim_middle),
         grammar=True,
+        vision=vision,
         embeddings=False,
     )

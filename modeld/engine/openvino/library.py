@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 from modeld.engine.backends import unavailable
@@ -43,6 +44,11 @@ class Library:
         import numpy as np
 
         return self.openvino.Tensor(np.array([tokens], dtype=np.int64))
+
+    def graph(self, path: Path, device: str, threads: int) -> Any:
+        """An infer request of a graph that keeps nothing between calls. Raises RuntimeError."""
+        properties = {**EXACT, "INFERENCE_NUM_THREADS": str(threads)}
+        return self.openvino.Core().compile_model(str(path), device, properties).create_infer_request()
 
 
 def _without_telemetry() -> None:

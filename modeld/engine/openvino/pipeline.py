@@ -42,7 +42,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 class Pipeline:
     """Holds the model. After an exception `sound` tells whether the pipeline is empty and usable again."""
 
-    def __init__(self, library: Library, folder: Path, vocabulary: Vocabulary, plan: Plan) -> None:
+    def __init__(
+        self,
+        library: Library,
+        folder: Path,
+        vocabulary: Vocabulary,
+        plan: Plan,
+        tensor: Callable[[Sequence[int]], Any] | None = None,
+    ) -> None:
+        """`tensor` makes of a prompt what the model takes, where that is not its ids. Raises RuntimeError."""
         scheduler = library.genai.SchedulerConfig()
         scheduler.num_kv_blocks = plan.blocks
         scheduler.max_num_batched_tokens = plan.batch
@@ -50,6 +58,7 @@ class Pipeline:
         scheduler.dynamic_split_fuse = True
         scheduler.enable_prefix_caching = True
         self._library = library
+        self._tensor = tensor or library.tensor
         self._end = vocabulary.special.end
         self._chunk = plan.batch
         self._native = library.genai.ContinuousBatchingPipeline(
@@ -103,7 +112,7 @@ class Pipeline:
         try:
             config = generation_config(self._library.genai, options, self._end)
             self._number += 1
-            self._handle = self._native.add_request(self._number, self._library.tensor(tokens), config)
+            self._handle = self._native.add_request(self._number, self._tensor(tokens), config)
         except RuntimeError as error:
             raise EngineFailed(reason=reason_of(error)) from error
         self.ledger.begin(tokens)

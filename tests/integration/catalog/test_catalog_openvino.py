@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shared.catalog.entry import KvSpan
+from shared.catalog.entry import KvSpan, ModelEntry
 from shared.catalog.library import Library
 from shared.catalog.openvino import read_folder
 from shared.catalog.window import HeaderRejected
@@ -119,12 +119,81 @@ def test_the_default_of_several_templates(tmp_path: Path) -> None:
     assert read_folder(str(path)).template == "d"
 
 
-def test_embedders_and_vision_models_are_told_apart(tmp_path: Path) -> None:
+def test_embedders_are_told_apart(tmp_path: Path) -> None:
     assert read_folder(str(folder(tmp_path / "e", config={"model_type": "bert"}))).embedding_only
     assert read_folder(str(folder(tmp_path / "s", modules__json="[]"))).embedding_only
-    vision = folder(tmp_path / "v")
-    (vision / "openvino_language_model.xml").write_text("<net></net>")
-    assert "vision" in read_folder(str(vision)).unusable
+
+
+SEVERAL = ("language", "text_embeddings", "vision_embeddings")
+INPUT = (
+    '<layer id="{n}" name="{name}" type="Parameter" version="opset1">\n<data shape="{shape}" element_type="i64" />\n'
+    '<output>\n<port id="0" precision="I64" names="{name}">\n'
+)
+INPUTS = {"inputs_embeds": "?,?,1024", "attention_mask": "?,?", "position_ids": "?,?", "beam_idx": "?"}
+SEES = {
+    "model_type": "internvl_chat",
+    "eos_token_id": None,
+    "llm_config": {**{key: value for key, value in CONFIG.items() if key != "model_type"}, "model_type": "qwen2"},
+}
+
+
+def listed(data_root: DataRoot) -> list[ModelEntry]:
+    """The library as it is now."""
+    library = Library(data_root, Settings(), {"HOME": "/nowhere"})
+    assert library.wait(15)
+    return list(library.rows())
+
+
+def several(path: Path, *, inputs: dict[str, str] = INPUTS, graphs: tuple[str, ...] = SEVERAL) -> Path:
+    """A folder of several graphs, the language's with `inputs`."""
+    folder(path, config=SEES)
+    asked = "".join(INPUT.format(n=n, name=name, shape=shape) for n, (name, shape) in enumerate(inputs.items()))
+    for graph in graphs:
+        text = xml(layers=3).replace("<data ", f"{asked}<data ", 1) if graph == "language" else xml()
+        (path / f"openvino_{graph}_model.xml").write_text(text)
+        (path / f"openvino_{graph}_model.bin").write_bytes(bytes(64))
+    (path / "openvino_model.xml").unlink()
+    (path / "openvino_model.bin").unlink()
+    return path
+
+
+def test_a_folder_of_several_graphs_is_one_model_that_sees(tmp_path: Path, data_root: DataRoot) -> None:
+    facts = read_folder(str(several(tmp_path / "m")))
+    assert (facts.unusable, facts.vision, facts.takes_rows) == ("", True, True)
+    assert (facts.architecture, facts.context_train, facts.n_embd) == ("internvl_chat", 40960, 1024)
+    assert (facts.kv, facts.weights_bytes) == ((KvSpan(1, 64, 96, 4096), KvSpan(2, 64, 96)), 3 * 64)
+    assert (facts.tokens.bos, facts.tokens.eos) == (5, 6)
+    path = several(data_root.models / "Seer")
+    (row,) = listed(data_root)
+    assert (row.problem, row.backends, row.vision, row.path) == ("", ("openvino",), True, str(path))
+    before = row.digest
+    (path / "openvino_vision_embeddings_model.bin").write_bytes(bytes(63) + b"x")
+    (row,) = listed(data_root)
+    assert row.digest not in ("", before), "other eyes are another model"
+    (path / "openvino_vision_embeddings_model.bin").write_bytes(bytes(63))
+    (row,) = listed(data_root)
+    assert "openvino_vision_embeddings_model.bin has 63 bytes" in row.problem
+
+
+@pytest.mark.parametrize(
+    ("inputs", "graphs", "why"),
+    [
+        ({**INPUTS, "token_type_ids": "?,?"}, SEVERAL, ""),
+        ({**INPUTS, "per_layer_inputs": "?,?,2,8"}, SEVERAL, "per_layer_inputs"),
+        ({**INPUTS, "position_ids": "3,?,?"}, SEVERAL, "positions have several parts"),
+        ({"input_ids": "?,?"}, SEVERAL, "input_ids"),
+        ({}, SEVERAL, "inputs_embeds"),
+        (INPUTS, ("language", "vision_embeddings"), "openvino_text_embeddings_model.xml is missing"),
+        (INPUTS, ("language", "text_embeddings"), "openvino_vision_embeddings_model.xml is missing"),
+    ],
+)
+def test_several_graphs_that_do_not_fit_what_the_engine_takes_say_why(
+    tmp_path: Path, inputs: dict[str, str], graphs: tuple[str, ...], why: str
+) -> None:
+    unusable = read_folder(str(several(tmp_path / "m", inputs=inputs, graphs=graphs))).unusable
+    assert why in unusable
+    assert bool(why) == bool(unusable)
+    assert read_folder(str(tmp_path / "m"), first=True).complete is False
 
 
 def test_a_folder_without_a_tokenizer_says_so(tmp_path: Path) -> None:

@@ -295,21 +295,25 @@ def test_the_hubs_checksum_is_checked(data_root: DataRoot, server: FileServer) -
     assert listed(data_root) == {}
 
 
-def test_an_openvino_folder_comes_whole_or_not_at_all(data_root: DataRoot, server: FileServer) -> None:
+@pytest.mark.parametrize("graphs", [("",), ("language_", "text_embeddings_", "vision_embeddings_")])
+def test_an_openvino_folder_comes_whole_or_not_at_all(
+    data_root: DataRoot, server: FileServer, graphs: tuple[str, ...]
+) -> None:
     files = [
-        ("openvino_model.xml", b"<net></net>"),
-        ("openvino_model.bin", b"12345678"),
+        *((f"openvino_{graph}model.xml", b"<net></net>") for graph in graphs),
+        *((f"openvino_{graph}model.bin", b"12345678") for graph in graphs),
         ("openvino_tokenizer.xml", b"<net></net>"),
         ("config.json", b'{"model_type": "qwen3"}'),
     ]
     environ = hub(server, *files)
-    server.serve("/org/repo/resolve/main/openvino_model.bin", status(404))
+    server.serve(f"/org/repo/resolve/main/openvino_{graphs[-1]}model.bin", status(404))
     failed("hf:org/repo", data_root, environ=environ)
     assert listed(data_root) == {}
     hub(server, *files)
     assert get("hf:org/repo", data_root, environ=environ).name == "repo"
     row = listed(data_root)["repo"]
-    assert (row.format, row.own, row.problem, row.architecture) == ("openvino", True, "", "qwen3")
+    assert (row.format, row.own, row.architecture, len(row.digest) > 0) == ("openvino", True, "qwen3", True)
+    assert bool(row.problem) == (len(graphs) > 1), "an empty language graph takes no rows"
     assert remove(row, [row], lambda _: None).freed_bytes == sum(len(data) for _, data in files)
     assert listed(data_root) == {}
 

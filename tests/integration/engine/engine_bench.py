@@ -149,5 +149,6 @@ class Engines:
 
 def identity(path: Path, backend: str = "llama", **fields: Any) -> RequestedIdentity:
     """What a load asks for."""
-    digest = fingerprint([str(path)]) if backend == "openvino" else "test"  # by it a conversion is found again
+    converted = backend == "openvino" and not path.is_dir()
+    digest = fingerprint([str(path)]) if converted else "test"  # by it a conversion is found again
     return RequestedIdentity(backend=backend, name=path.stem, digest=digest, path=str(path), **fields)

@@ -1,4 +1,7 @@
-"""A model that sees: a real projector of seeded noise beside tiny weights, in a real worker."""
+"""A model that sees: a real projector of seeded noise beside tiny weights, in a real worker.
+
+What OpenVINO makes of pictures is proven in `test_openvino_seeing.py`; here it hears the same conversations.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ import gguf
 import pytest
 from engine_bench import GREEDY, Answer, Engine, Engines, assistant, user
 
+from modeld.engine.messages import Warm
 from modeld.engine.pictures import MOST_BYTES
+from several_graphs import write_seeing
 from shared.errors import ContextOverflow, PictureUnusable, TemplateFailed, UnsupportedFeature
 from shared.protocol.api import Event, Prefill, Prefix, Sampling
 from tiny_gguf import CHATML, write_tiny_gguf
@@ -34,9 +39,14 @@ async def seeing(engines: Engines, tiny: Path, projector: Path) -> Engine:
     return await engines.load("llama", tiny, projector=str(projector), kv_type="f32", flash_attention=False)
 
 
-@pytest.fixture(scope="module")
-async def watching(shared_engines: Engines, tiny: Path, projector: Path) -> Engine:
-    """One for all tests of what is refused."""
+@pytest.fixture(scope="module", params=["llama", "openvino"])
+async def watching(
+    request: pytest.FixtureRequest, shared_engines: Engines, tmp_path_factory: pytest.TempPathFactory
+) -> Engine:
+    """One of each engine for all tests of what is refused."""
+    if request.param == "openvino":
+        return await shared_engines.load("openvino", write_seeing(tmp_path_factory.mktemp("several")))
+    tiny, projector = request.getfixturevalue("tiny"), request.getfixturevalue("projector")
     return await shared_engines.load("llama", tiny, projector=str(projector))
 
 
@@ -180,6 +190,21 @@ async def test_what_is_too_large_or_elsewhere_is_refused_before_anything_reads_i
     sound = {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}]}
     with pytest.raises(UnsupportedFeature, match="input_audio"):
         await watching.ask([sound], FEW)
+
+
+async def test_a_picture_is_counted_before_it_is_seen_and_reused_in_the_next_turn(watching: Engine) -> None:
+    told = [shown("First this one: ", NOISE, "what?")]
+    total = await watching.count(told)
+    first = await watching.ask(told, FEW)
+    assert first.of(Prefix)[0].total == first.done.usage.reused + first.done.usage.prefilled == total
+    again = await watching.ask([*told, assistant(first.text), user("And now?")], FEW)
+    assert again.done.usage.reused >= total // 32 * 32 >= TOKENS
+    warm = await watching.host.run(
+        Warm(turn=watching.host.next_turn(), messages=[shown("And then that one: ", OTHER, "why?")], tools=[]),
+        lambda _: None,
+    )
+    assert warm.usage.prefilled >= TOKENS
+    assert (await ask(watching, "And then that one: ", OTHER, "why?")).done.usage.reused >= TOKENS
 
 
 async def test_words_that_look_like_a_picture_are_words(watching: Engine) -> None:

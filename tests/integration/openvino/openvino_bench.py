@@ -74,6 +74,7 @@ class Direct:
         plan = engine._plan
         assert plan is not None
         self._library = library
+        self._tensor = engine._rows.tensor if engine._rows is not None else library.tensor
         self._end = vocabulary.special.end
         self._pipeline = library.genai.ContinuousBatchingPipeline(
             str(folder), vocabulary.native, scheduler, "CPU", **properties(plan.threads, plan.kv_type)
@@ -85,6 +86,6 @@ class Direct:
         config.max_new_tokens = max_tokens
         config.do_sample = False
         config.stop_token_ids = set(self._end)
-        (result,) = self._pipeline.generate([self._library.tensor(tokens)], [config])
+        (result,) = self._pipeline.generate([self._tensor(tokens)], [config])
         answer: list[int] = list(result.m_generation_ids[0])
         return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,6 +44,13 @@ def test_window_layers_are_capped() -> None:
 
 def test_recurrent_state_counts_for_each_sequence() -> None:
     assert kv_bytes(Facts(state_bytes=1000), 4096, lanes=3) == 3000
+
+
+@pytest.mark.parametrize(("vision", "times"), [(False, 2), (True, 3)])
+def test_rows_of_a_prompt_are_held_twice_and_those_of_pictures_once_more(vision: bool, times: int) -> None:
+    rows = msgspec.structs.replace(SMOLLM2, takes_rows=True, vision=vision)
+    assert required_bytes(rows, 8192) - required_bytes(SMOLLM2, 8192) == times * 8192 * 576 * 4
+    assert largest_context(rows, required_bytes(SMOLLM2, 8192), 8192) < 8192
 
 
 def test_an_unknown_kv_type_is_an_error() -> None:

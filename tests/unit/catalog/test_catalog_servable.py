@@ -50,6 +50,13 @@ def test_ir_folders_need_openvino() -> None:
     assert (able, list(reasons)) == (("openvino",), ["llama"])
 
 
+def test_an_engine_sees_through_a_projector_or_by_a_folders_own_graph() -> None:
+    projector, folder = Facts(vision=True), Facts(format="openvino", vision=True)
+    assert [servable.sees(projector, one) for one in ("llama", "openvino")] == [True, False]
+    assert [servable.sees(folder, one) for one in ("llama", "openvino")] == [False, True]
+    assert not servable.sees(Facts(), "llama")
+
+
 def test_unknown_architectures_are_served_by_nobody() -> None:
     able, reasons = servable.backends(Facts(architecture="tomorrow"))
     assert able == ()
