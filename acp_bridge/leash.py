@@ -1,15 +1,15 @@
 """Children that never outlive the bridge, however it ends, with everything they started.
 
-An editor kills its agents without a word, and a killed process can end nobody. So on POSIX each child leads a process
-group of its own in which one more process waits on a pipe that only the bridge holds open: when the bridge is gone the
-pipe ends, and the group is killed. On Windows the child is in a job that the system ends with the bridge's handle.
+An editor kills its agents without a word, and a killed process can end nobody. So on POSIX each child is led by one
+more process, the keeper, which ends it with all it started when a line that only the bridge holds has ended. On Windows
+the child is in a job that the system ends with the bridge's handle.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -20,21 +20,18 @@ if TYPE_CHECKING:
 
     from anyio.abc import Process
 
-#: Waits in the child's group, but as nobody's child that the command could meet in its own waits.
-#: Where the pipe cannot be opened by that name, it does not watch.
-_WATCH = """
-leash=$1; shift
-( ( exec 9<"/dev/fd/$leash" || exit 0; read -r _ <&9; kill -KILL 0 ) >/dev/null 2>&1 & )
-exec "$@"
-"""
+#: By its path, and without the packages that it needs none of: it starts in some 20 ms.
+KEEPER = (sys.executable, "-I", "-S", str(Path(__file__).with_name("keeper.py")))
+#: More than an exit code has characters.
+_CODE_BYTES = 16
 
 
 class Leash:
     """For one child. `end` it when the child is no longer wanted; safe to call again."""
 
     def __init__(self) -> None:
-        self._ends: tuple[int, int] | None = None
-        self._pid = 0
+        self._process: Process | None = None
+        self._line: socket.socket | None = None
         self._job: Any = None
 
     async def spawn(
@@ -47,12 +44,15 @@ class Leash:
         stderr: int | None,
         environ: Mapping[str, str] | None = None,
     ) -> Process:
-        """Start the child, its output in a pipe. Raises OSError when the program cannot be run."""
+        """Start the child, its output in a pipe. Raises OSError when the program cannot be run.
+
+        The streams are the child's. The process is whatever holds it: it has ended when everything has.
+        """
         import anyio
 
         found = find(program, cwd, (environ or os.environ).get("PATH"))
         if sys.platform == "win32":
-            process = await anyio.open_process(
+            self._process = await anyio.open_process(
                 [found, *arguments],
                 cwd=cwd,
                 env=environ,
@@ -61,57 +61,61 @@ class Leash:
                 stderr=stderr,
                 creationflags=subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW,
             )
-            self._pid = process.pid
             self._hold_in_job()
-            return process
-        reading, writing = self._ends = os.pipe()
+            return self._process
+        self._line, theirs = socket.socketpair()
         try:
-            process = await anyio.open_process(
-                ["/bin/sh", "-c", _WATCH, "sh", str(reading), found, *arguments],
+            self._process = await anyio.open_process(
+                [*KEEPER, str(theirs.fileno()), found, *arguments],
                 cwd=cwd,
                 env=environ,
                 stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
-                pass_fds=(reading,),
+                pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
         except BaseException:
             self.end()
             raise
-        os.close(reading)
-        self._ends = (-1, writing)
-        self._pid = process.pid
-        return process
+        finally:
+            theirs.close()
+        return self._process
 
     def _hold_in_job(self) -> None:
-        if sys.platform == "win32":
+        if sys.platform == "win32" and self._process is not None:
             from shared.winjob import Job
 
             try:
-                self._job = Job(self._pid)
+                self._job = Job(self._process.pid)
             except OSError:
                 self._job = None  # it had ended already, or may not be held: taskkill has to do
 
-    def end(self) -> None:
-        """End the child with everything it started, at once."""
+    async def wait(self) -> int | None:
+        """Once, until the child itself has ended, whatever it left running; its exit code, None for a signal."""
+        import anyio
+
         if sys.platform == "win32":
-            if self._pid and self._job is None:
-                subprocess.run(["taskkill", "/F", "/T", "/PID", str(self._pid)], capture_output=True, check=False)
+            assert self._process is not None
+            return await self._process.wait()
+        assert self._line is not None
+        await anyio.wait_readable(self._line)
+        told = self._line.recv(_CODE_BYTES)
+        return int(told) if told and not told.startswith(b"-") else None
+
+    def end(self) -> None:
+        """End the child with everything it started; that it has is told by the process."""
+        if sys.platform == "win32":
+            if self._process is not None and self._job is None:
+                pid = str(self._process.pid)
+                subprocess.run(["taskkill", "/F", "/T", "/PID", pid], capture_output=True, check=False)
             if self._job is not None:
                 self._job.close()
-            self._pid, self._job = 0, None
+            self._process = self._job = None
             return
-        pid, self._pid = self._pid, 0
-        if pid:
-            try:
-                os.killpg(pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                pass  # all of it has ended (macOS says the latter of a group of zombies)
-        ends, self._ends = self._ends, None
-        for descriptor in ends or ():
-            if descriptor >= 0:
-                os.close(descriptor)
+        if self._line is not None:
+            self._line.close()
+        self._line = None
 
 
 def find(program: str, cwd: str, path: str | None) -> str:

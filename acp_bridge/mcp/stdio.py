@@ -30,8 +30,9 @@ TAIL_BYTES = 2048
 class StdioServer:
     """One running server. `said` is the last line it wrote to standard error."""
 
-    def __init__(self, process: Process, types: Any) -> None:
+    def __init__(self, process: Process, leash: Leash, types: Any) -> None:
         self._process = process
+        self._leash = leash
         self._types = types
         self._tail = bytearray()
         self._reading_end, self.reading = anyio.create_memory_object_stream[Any](0)
@@ -93,7 +94,7 @@ class StdioServer:
         except (anyio.BrokenResourceError, OSError):
             return
         with anyio.move_on_after(GRACE_S):
-            await self._process.wait()
+            await self._leash.wait()
 
 
 async def _pieces(stream: ByteReceiveStream) -> AsyncIterator[bytes]:
@@ -113,7 +114,7 @@ async def stdio_server(
     process = await leash.spawn(
         program, arguments, cwd=cwd, environ=environ, stdin=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    server = StdioServer(process, types)
+    server = StdioServer(process, leash, types)
     try:
         async with anyio.create_task_group() as group:
             for work in (server.read_output, server.write_input, server.read_errors):

@@ -164,7 +164,7 @@ async def _search_apart(workspace: Workspace, compiled: re.Pattern[str], files: 
         assert process.stdout is not None
         async for data in process.stdout:
             output += data
-        code = await process.wait()
+        code = await leash.wait()
     finally:
         leash.end()
         with anyio.CancelScope(shield=True):

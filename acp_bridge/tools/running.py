@@ -129,25 +129,25 @@ async def run_here(command: Command, on_output: Callable[[str], None]) -> Finish
     except OSError as error:
         raise ToolFailed(f"{command.program} cannot be run: {error.strerror}") from error
     output = Output(command.output_limit, on_output)
+    code: int | None = None
     left = False
     try:
         with anyio.move_on_after(RUN_LIMIT_S) as scope:
-            left = await _followed(process, leash, output)
+            code, left = await _followed(process, leash, output)
         if scope.cancelled_caught:
             raise ToolFailed(f"it did not end within {RUN_LIMIT_S:.0f} s and was ended")
     finally:
         leash.end()
         with anyio.CancelScope(shield=True):
             await process.aclose()
-    code = process.returncode
-    text = output.text() + (LEFT_RUNNING if left else "")
-    return Finished(output=text, code=code if code is None or code >= 0 else None)
+    return Finished(output=output.text() + (LEFT_RUNNING if left else ""), code=code)
 
 
-async def _followed(process: Process, leash: Leash, output: Output) -> bool:
-    """Gather the output until the command has ended; true when something it started still held it and was ended."""
+async def _followed(process: Process, leash: Leash, output: Output) -> tuple[int | None, bool]:
+    """Gather the output until the command has ended; its exit code, and whether something that it started still held
+    the output and was ended.
+    """
     complete = anyio.Event()
-    left = False
 
     async def gather() -> None:
         assert process.stdout is not None
@@ -157,15 +157,15 @@ async def _followed(process: Process, leash: Leash, output: Output) -> bool:
 
     async with anyio.create_task_group() as group:
         group.start_soon(gather)
-        await process.wait()
+        code = await leash.wait()
         with anyio.move_on_after(LAST_WORDS_S):
             await complete.wait()
         left = not complete.is_set()
         leash.end()
-        with anyio.move_on_after(LAST_WORDS_S):  # what is in the pipe yet; one that left the leash may hold it open
+        with anyio.move_on_after(LAST_WORDS_S):  # what is in the pipe yet; what could not be ended may hold it open
             await complete.wait()
         group.cancel_scope.cancel()
-    return left
+    return code, left
 
 
 class Output:

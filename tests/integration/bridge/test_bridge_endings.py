@@ -29,9 +29,13 @@ pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="process groups and signals are POSIX"),
 ]
 
-#: A command that nobody else runs, so that it can be found again; half of it is left behind by its own shell.
-SLEEPS = "sleep 31415.92 & sleep 31415.92"
+#: A command that nobody else runs, so that it can be found again; part of it is left behind by its own shell, and part
+#: leaves its session, where that can be found.
 MARK = "31415.92"
+DAEMON = f"setsid -f sleep {MARK}; " if sys.platform == "linux" else ""
+SLEEPS = f"{DAEMON}sleep {MARK} & sleep {MARK}"
+#: Its shell, both sleeps, the server, and a keeper for each of the two.
+STARTED = 7 if DAEMON else 6
 STUBBORN = str(Path(__file__).parent / "mcp_stubborn.py")
 BRIDGE = (sys.executable, "-m", "acp_bridge", "acp")
 IMPATIENT = (
@@ -97,7 +101,7 @@ async def run_a_long_command(world: World, daemon: FakeDaemon, end: Callable[[Br
     def talk() -> None:
         editor = world.bridge(group=True)
         editor.begin_prompt(begin(editor, world, server), "sleep")
-        until(lambda: len(marked()) >= 4, "the shell, both of its sleeps and the server run")
+        until(lambda: len(marked()) >= STARTED, f"all of them run; there are: {marked()}")
         end(editor)
         until(lambda: not marked(), f"all of them are gone; left: {marked()}")
 

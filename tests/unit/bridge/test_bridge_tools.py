@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import anyio
 import psutil
 import pytest
 
+from acp_bridge import leash
 from acp_bridge.session.events import Change, PlanSet
 from acp_bridge.session.face import Command, Finished, ToolFailed
 from acp_bridge.tools import permission
@@ -337,7 +339,27 @@ async def test_output_is_shown_while_the_command_runs(tmp_path: Path, monkeypatc
     assert done.output == "one\ntwo\n"
 
 
-@pytest.mark.skipif(os.name == "nt", reason="the line is a shell's")
+#: Runs a program as another platform would.
+AS_ON = """
+import runpy, sys
+sys.platform, path = sys.argv[1:3]
+del sys.argv[:2]
+runpy.run_path(path, run_name="__main__")
+"""
+
+
+@pytest.fixture(params=["linux", "darwin"])
+def keeper(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands are kept as on each POSIX platform."""
+    if os.name == "nt":
+        pytest.skip("there are job objects on Windows")
+    if sys.platform != "linux" and request.param == "linux":
+        pytest.skip("this is not Linux")
+    path = leash.KEEPER[-1]
+    monkeypatch.setattr(leash, "KEEPER", (sys.executable, "-I", "-S", "-c", AS_ON, request.param, path))
+
+
+@pytest.mark.usefixtures("keeper")
 async def test_a_command_is_over_when_it_ends_and_what_it_left_running_ends_too(tmp_path: Path) -> None:
     """A server in the background holds the output open for as long as it runs."""
     line = "sleep 600 & echo $! > pid; echo started"
@@ -360,7 +382,65 @@ def _runs(pid: int) -> bool:
         return False
 
 
-@pytest.mark.skipif(os.name == "nt", reason="the line is a shell's")
+#: A daemon as daemons are made: in a session of its own, nobody's child, its name and environment not the command's.
+DAEMON = """
+import os, sys, time
+if os.fork():
+    os._exit(0)
+os.setsid()
+if os.fork():
+    os._exit(0)
+for stream in range(3):
+    os.dup2(os.open(os.devnull, os.O_RDWR), stream)
+if len(sys.argv) < 2:
+    os.execve(sys.executable, [sys.executable, "-c", sys.orig_argv[2], "again"], {})
+open("pid.new", "w").write(str(os.getpid()))
+os.rename("pid.new", "pid")
+time.sleep(600)
+"""
+
+
+def daemon_line(then: str) -> str:
+    return f"{shlex.quote(sys.executable)} -c {shlex.quote(DAEMON)}; until [ -e pid ]; do sleep 0.01; done; {then}"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nowhere else can what left its session be found")
+async def test_a_daemon_that_a_command_started_ends_with_it(tmp_path: Path) -> None:
+    line = daemon_line("echo started; exit 3")
+    done = await run_here(
+        Command(program="/bin/sh", arguments=["-c", line], cwd=str(tmp_path), output_limit=500), lambda output: None
+    )
+    assert (done.output, done.code) == ("started\n", 3)
+    assert not _runs(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nowhere else can what left its session be found")
+async def test_a_daemon_ends_with_a_cancelled_command(tmp_path: Path) -> None:
+    command = Command(program="/bin/sh", arguments=["-c", daemon_line("sleep 600")], cwd=str(tmp_path), output_limit=9)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run_here, command, lambda output: None)
+        with anyio.fail_after(10):
+            while not (tmp_path / "pid").exists():
+                await anyio.sleep(0.005)
+        tasks.cancel_scope.cancel()
+    assert not _runs(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.usefixtures("keeper")
+@pytest.mark.parametrize(
+    ("line", "output", "code"),
+    [("kill 0; echo on", "", None), ("trap 'echo asked; exit 4' TERM; kill 0", "asked\n", 4), ("./none", None, 127)],
+)
+async def test_how_a_command_ended(tmp_path: Path, line: str, output: str | None, code: int | None) -> None:
+    """Signals to its own group, that every shell script may send, reach the command alone."""
+    done = await run_here(
+        Command(program="/bin/sh", arguments=["-c", line], cwd=str(tmp_path), output_limit=500), lambda output: None
+    )
+    assert done.code == code
+    assert output is None or done.output == output
+
+
+@pytest.mark.usefixtures("keeper")
 async def test_what_a_helper_prints_behind_a_command_is_kept(tmp_path: Path) -> None:
     line = "(until [ -e ended ]; do sleep 0.01; done; echo late) & touch ended"
     done = await run_here(
