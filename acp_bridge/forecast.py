@@ -67,4 +67,5 @@ def planned(plan: MemoryPlan) -> Fit:
         required_bytes=plan.required_bytes,
         free_bytes=plan.free_bytes,
         reserve_bytes=plan.reserve_bytes,
+        source=plan.source,
     )

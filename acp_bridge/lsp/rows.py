@@ -66,7 +66,7 @@ def shown(models: Sequence[wire.Model]) -> list[wire.Model]:
 
 
 def wire_fit(fit: Fit) -> wire.Fit:
-    """A forecast from a model's header, as the editor sees it."""
+    """A forecast as the editor sees it."""
     return wire.Fit(
         verdict=fit.verdict,
         text=fit.text,
@@ -77,6 +77,7 @@ def wire_fit(fit: Fit) -> wire.Fit:
         required_bytes=fit.required_bytes,
         free_bytes=fit.free_bytes,
         reserve_bytes=fit.reserve_bytes,
+        source=fit.source_text,
     )
 
 

@@ -75,7 +75,9 @@ class Offer(Told, kw_only=True):
 
 
 class Fit(Told, kw_only=True):
-    """A memory forecast. `context` in tokens is what would fit (0: none); bytes. `text` is a line for people."""
+    """A memory forecast. `context` in tokens is what would fit (0: none); bytes. `text` is a line for people, `source`
+    says what its numbers are.
+    """
 
     verdict: FitVerdict
     text: str
@@ -86,7 +88,7 @@ class Fit(Told, kw_only=True):
     required_bytes: int = 0
     free_bytes: int = 0
     reserve_bytes: int = 0
-    estimate: bool = True
+    source: str = ""
 
 
 class Model(Told, kw_only=True):

@@ -8,6 +8,7 @@ from modeld.cli.client import Connection
 from modeld.cli.context import Context, load_config, print_json, size_text
 from modeld.cli.naming import by_name
 from shared import codes
+from shared.catalog.fit import SOURCES
 from shared.protocol import api
 from shared.words import counted
 
@@ -44,6 +45,6 @@ def plan_text(plan: api.MemoryPlan) -> str:
         f"{name} {size_text(value)}"
         for name, value in (("weights", plan.weights_bytes), ("KV", plan.kv_bytes), ("compute", plan.compute_bytes))
     )
-    kind = "estimate" if plan.estimate else "from an earlier load"
     room = f"{size_text(plan.free_bytes)} free, {size_text(plan.reserve_bytes)} kept"
-    return f"context {plan.num_ctx}: {parts} = {size_text(plan.required_bytes)} ({kind}); {room} on {plan.device}"
+    needed = f"{size_text(plan.required_bytes)} ({SOURCES[plan.source]})"
+    return f"context {plan.num_ctx}: {parts} = {needed}; {room} on {plan.device}"

@@ -34,6 +34,13 @@ BATCH = 512
 STEP = 256
 
 Verdict = Literal["fits", "fits_smaller", "too_big", "unknown"]
+Source = Literal["measured", "engine", "header"]
+#: What a number of bytes is: two that differ for one model each say it wherever they are shown.
+SOURCES: dict[Source, str] = {
+    "measured": "measured at an earlier load",
+    "engine": "the engine's own estimate",
+    "header": "estimate from its header",
+}
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +54,12 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     required_bytes: int
     free_bytes: int
     reserve_bytes: int
+    source: Source = "header"
+
+    @property
+    def source_text(self) -> str:
+        """What the numbers are, for people."""
+        return SOURCES[self.source]
 
     @property
     def text(self) -> str:
@@ -55,10 +68,10 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         if self.verdict == "unknown":
             return "size not known yet"
         if self.verdict == "fits":
-            return f"fits with context {self.num_ctx:,} (estimate: {need} of {free})"
+            return f"fits with context {self.num_ctx:,} ({self.source_text}: {need} of {free})"
         if self.verdict == "fits_smaller":
-            return f"fits with context {self.num_ctx:,} only (estimate: {need} of {free})"
-        return f"does not fit (estimate: {need} needed, {free} free after the reserve)"
+            return f"fits with context {self.num_ctx:,} only ({self.source_text}: {need} of {free})"
+        return f"does not fit ({self.source_text}: {need} needed, {free} free after the reserve)"
 
 
 def weights_bytes(facts: Facts) -> int:

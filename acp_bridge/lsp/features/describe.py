@@ -34,7 +34,6 @@ async def handle(window: Window, params: wire.DescribeParams) -> wire.Descriptio
         from acp_bridge.lsp.rows import wire_fit
 
         fit = wire_fit(planned(info.plan))
-        fit.estimate = info.plan.estimate
     active = core.daemon.status.active if core.daemon.status is not None else None
     replaces = active is not None and model.group != "remote" and active.name != model.id
     return wire.Description(

@@ -74,7 +74,10 @@ export interface Offer {
   methods: string[];
 }
 
-/** A memory forecast. `context` in tokens is what would fit (0: none); bytes. `text` is a line for people. */
+/**
+ * A memory forecast. `context` in tokens is what would fit (0: none); bytes. `text` is a line for people, `source`
+ * says what its numbers are.
+ */
 export interface Fit {
   verdict: FitVerdict;
   text: string;
@@ -85,7 +88,7 @@ export interface Fit {
   requiredBytes: number;
   freeBytes: number;
   reserveBytes: number;
-  estimate: boolean;
+  source: string;
 }
 
 /**

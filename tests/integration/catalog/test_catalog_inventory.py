@@ -28,7 +28,7 @@ def library(data_root: DataRoot) -> Library:
 def test_fit_is_told_of_what_can_run(library: Library) -> None:
     texts = inventory.fit_texts(library.rows(), Settings())
     assert list(texts) == ["m"]
-    assert texts["m"].startswith("fits with context 2,048 (estimate: ")
+    assert texts["m"].startswith("fits with context 2,048 (estimate from its header: ")
 
 
 def test_what_a_switch_frees_counts_as_free(library: Library) -> None:
@@ -36,7 +36,7 @@ def test_what_a_switch_frees_counts_as_free(library: Library) -> None:
     alone = inventory.fit_texts(library.rows(), Settings(), memory=little)
     switched = inventory.fit_texts(library.rows(), Settings(), 400 << 20, memory=little)
     assert alone["m"].startswith("does not fit")
-    assert switched["m"].startswith("fits with context 2,048 (estimate: ")
+    assert switched["m"].startswith("fits with context 2,048 (estimate from its header: ")
     everything = inventory.fit_texts(library.rows(), Settings(), 1 << 60, memory=little)
     assert " of 805 MB" in everything["m"], "never more than the device has"
 

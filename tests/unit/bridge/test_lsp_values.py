@@ -10,11 +10,12 @@ from acp_bridge.lsp import wire
 from acp_bridge.lsp.inline import CUT_STEP, PREFIX_MOST, SUFFIX_MOST, Around, around, tidy, worth_asking
 from acp_bridge.lsp.messages import chat_messages, chat_tools, image_count
 from acp_bridge.lsp.progress import stage_text, turn_event
-from acp_bridge.lsp.rows import Seen, library_models, picker_models, shown
+from acp_bridge.lsp.rows import Seen, library_models, picker_models, shown, wire_fit
 from acp_bridge.lsp.state import service_status, settled, slot_progress
 from acp_bridge.picker import RemoteModel
 from acp_bridge.session.context import head_length
-from shared.catalog.fit import Fit, Verdict
+from modeld.cli.describe import plan_text
+from shared.catalog.fit import SOURCES, Fit, Source, Verdict
 from shared.errors import UnsupportedFeature
 from shared.protocol import api
 from shared.settings import Settings
@@ -242,6 +243,18 @@ def test_a_plan_of_the_daemon_in_the_same_words() -> None:
     assert planned(plan).verdict == "too_big"
     assert planned(msgspec.structs.replace(plan, fits=8192)).verdict == "fits"
     assert planned(msgspec.structs.replace(plan, fits=1024)).num_ctx == 1024
+
+
+@pytest.mark.parametrize(("source", "said"), SOURCES.items())
+def test_numbers_that_may_differ_for_one_model_say_what_they_are(source: Source, said: str) -> None:
+    """A row's are from the header, a description's from the engine or an earlier load: in the same words everywhere."""
+    plan = api.MemoryPlan(
+        device="cpu", weights_bytes=1, kv_bytes=1, compute_bytes=1, required_bytes=3, free_bytes=9, reserve_bytes=1,
+        num_ctx=4096, fits=4096, source=source,
+    )  # fmt: skip
+    assert f"({said}: " in planned(plan).text
+    assert wire_fit(planned(plan)).source == said
+    assert f"({said})" in plan_text(plan)
 
 
 def test_nothing_is_forecast_of_what_is_not_known() -> None:

@@ -122,7 +122,7 @@ export function arithmetic(description: Description): string[] {
     if (fit.requiredBytes > 0) {
       lines.push(
         `weights ${size(fit.weightsBytes)} + context memory ${size(fit.kvBytes)} + working memory ` +
-          `${size(fit.computeBytes)} = ${size(fit.requiredBytes)}${fit.estimate ? ' (estimate)' : ''}`,
+          `${size(fit.computeBytes)} = ${size(fit.requiredBytes)} (${fit.source})`,
         `free ${size(fit.freeBytes)}, of which ${size(fit.reserveBytes)} are kept for the desktop`,
       );
     }

@@ -15,7 +15,7 @@ const fit: Fit = {
   requiredBytes: 12e8,
   freeBytes: 8e9,
   reserveBytes: 5e8,
-  estimate: true,
+  source: 'estimate from its header',
 };
 
 export function model(fields: Partial<Model> = {}): Model {

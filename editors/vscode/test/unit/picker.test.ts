@@ -78,7 +78,7 @@ test('the arithmetic adds up on screen and the switch question names the consequ
     warnings: [],
   };
   const lines = arithmetic(description).join('\n');
-  assert.match(lines, /1\.0 GB \+ context memory 100 MB \+ working memory 100 MB = 1\.2 GB \(estimate\)/);
+  assert.match(lines, /1\.0 GB \+ context memory 100 MB \+ working memory 100 MB = 1\.2 GB \(estimate from its header\)/);
   assert.match(lines, /8,192 tokens/);
   const question = switchQuestion(description);
   assert.match(question, /will unload qwen and drop its warm context/);
