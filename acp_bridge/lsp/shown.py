@@ -29,6 +29,8 @@ class Shown:
             self.done.report(*stage)
         if isinstance(event, api.Loading):
             self._window.loading(self._work, event)
+        else:
+            self._window.loaded(self._work)  # the turn has gone on
         self._stream(turn_event(event))
 
     def waiting(self, text: str) -> None:

@@ -125,7 +125,7 @@ class Window:
                     outcome.set_result(result)
             finally:
                 self.works.discard(work)
-                self._loaded(work)
+                self.loaded(work)
                 if not outcome.done():
                     outcome.cancel()
 
@@ -174,11 +174,11 @@ class Window:
         )
         self.tell("modeld/progress", work.loads, latest="progress")
 
-    def _loaded(self, work: Work) -> None:
-        """Whatever became of the load, it no longer goes on."""
-        if work.loads is not None:
-            ended = msgspec.structs.replace(work.loads, text="", fraction=None, done=True)
-            self.tell("modeld/progress", ended)
+    def loaded(self, work: Work) -> None:
+        """Whatever became of its load, it no longer goes on. Safe to call for any work."""
+        loads, work.loads = work.loads, None
+        if loads is not None:
+            self.tell("modeld/progress", msgspec.structs.replace(loads, text="", fraction=None, done=True))
 
     def answered(self, result: api.TurnResult) -> None:
         """What is learned from a turn that ended."""

@@ -287,6 +287,25 @@ POINTS: list[api.Event | None] = [
 ]
 
 
+async def test_the_progress_of_a_load_ends_with_the_load_and_not_with_its_turn(pair: tuple[Window, FakeDaemon]) -> None:
+    editor, daemon = pair
+    ends = anyio.Event()
+
+    async def script(params: api.TurnParams, emit: Emit, cancelled: anyio.Event) -> api.TurnResult:
+        emit(api.Loading(fraction=0.99, model="alpha"))
+        emit(api.Prefill(done=1, total=9))
+        await ends.wait()
+        return result(params)
+
+    daemon.script = script
+    turn = editor.turn("alpha")
+    await editor.until(lambda: any(one["done"] for one in editor.of("modeld/progress")))
+    ends.set()
+    assert (await turn.end())["finishReason"] == "stop"
+    told = editor.of("modeld/progress")
+    assert [(one["fraction"], one["done"]) for one in told] == [(0.99, False), (None, True)]
+
+
 @pytest.mark.parametrize("way", ["request", "token", "model", "all", "progress"])
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: type(point).__name__)
 async def test_a_cancel_reaches_the_daemon_at_every_stage(
