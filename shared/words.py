@@ -19,7 +19,12 @@ def switch_sentence(active: str, wanted: str) -> str:
 
 def use_sentence(active: str, users: Iterable[str]) -> str:
     """Who would lose by it."""
-    return f"{active} is in use by {users_named(users)}"
+    return f"{active} is {used_by(users)}"
+
+
+def used_by(users: Iterable[str]) -> str:
+    """The same where the model is named already."""
+    return f"in use by {users_named(users)}"
 
 
 def users_named(users: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ import msgspec
 from acp_bridge.daemon.locate import Detection
 from acp_bridge.lsp import wire
 from shared.protocol import api
+from shared.words import used_by
 
 #: States in which a person's word starts modeld.
 STARTABLE = frozenset({"not_running", "stale"})
@@ -63,7 +64,7 @@ def _text(status: api.Status, me: str) -> str:
     text = f"{active.name} on {active.device}, context {active.num_ctx:,}"
     if busy is None:
         return text
-    return f"{text}, {'answering here' if busy.holder == me else f'in use by {busy.holder}'}"
+    return f"{text}, {'answering here' if busy.holder == me else used_by([busy.holder])}"
 
 
 def _busy(status: api.Status, me: str) -> wire.Busy | None:

@@ -173,12 +173,14 @@ class DescribeParams(Asked, kw_only=True):
 
 
 class Description(Told, kw_only=True):
-    """What a load would mean. `switch` is the sentence of its consequence, "" when no model has to go."""
+    """What a load would mean. `switch` is the sentence of its consequence, "" when no model has to go; `in_use` the one
+    that says who uses that model, "" when nobody else does.
+    """
 
     model: Model
     fit: Fit | None = None
     switch: str = ""
-    in_use_by: list[str] = []
+    in_use: str = ""
     warnings: list[str] = []
 
 

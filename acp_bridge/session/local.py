@@ -13,6 +13,7 @@ from acp_bridge.session.events import Card, Shown
 from acp_bridge.session.question import DECLINE, SWITCH_ALWAYS, WAIT, switch_question
 from shared.errors import ConsentDeclined, DaemonRestarting, ModelSwitchRequired, WaitTimeout
 from shared.protocol import api
+from shared.words import users_named
 
 if TYPE_CHECKING:
     from acp_bridge.daemon.client import Daemon
@@ -163,7 +164,7 @@ class LocalModel:
         waited = self._clock.awake() - began
         if waited >= self._settings.queue_wait:
             raise WaitTimeout(position=1, waited_s=round(waited))
-        users = ", ".join(required.in_use_by or ["another editor"])
+        users = users_named(required.in_use_by or [])
         asker.waiting(f"Waiting until {users} no longer uses {required.active}")
         await cancel.race(lambda: anyio.sleep(WAIT_STEP_S))
 
@@ -179,7 +180,7 @@ class LocalModel:
         declined = answer in (None, DECLINE)
         asker.show(Card(card=card, title=question.title, status="failed" if declined else "completed"))
         if declined:
-            raise ConsentDeclined(model=wanted, in_use_by=", ".join(required.in_use_by or []))
+            raise ConsentDeclined(model=wanted, in_use_by=users_named(required.in_use_by or []))
         asker.waits = answer == WAIT
         asker.always_switch = answer == SWITCH_ALWAYS
         return not asker.waits

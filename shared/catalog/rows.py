@@ -11,6 +11,7 @@ from shared.catalog.entry import ModelEntry
 from shared.catalog.servable import refusal, sees, served_by
 from shared.protocol.api import LibraryRow, RowAction, RowState, Status
 from shared.remedy import install_command
+from shared.words import used_by
 
 #: What may be done in each state. "away" is the gap while modeld restarts, "stopped" after a stop and
 #: past the grace, "switch" a model that is not loaded while another one is.
@@ -206,7 +207,7 @@ def _running(name: str, status: Status) -> tuple[RowState, str, str]:
     if status.state in ("Unloading", "Switching") and name == active:
         return "unloading", "unloading", ""
     if status.state == "Busy" and name == active:
-        return "active", "active", f"in use by {status.busy.holder}" if status.busy is not None else ""
+        return "active", "active", used_by([status.busy.holder]) if status.busy is not None else ""
     place = next((index for index, waiting in enumerate(status.queue, 1) if waiting.model == name), None)
     if place is not None:
         return "queued", "queued", f"place {place} in the queue"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 async def handle(window: Window, params: wire.DescribeParams) -> wire.Description:
     """The daemon's own plan where it can be had, else an estimate. Raises ModelNotFound."""
     from acp_bridge.lsp.listing import listing
-    from shared.words import switch_sentence
+    from shared.words import switch_sentence, use_sentence
 
     core = await window.core()
     if not core.daemon.connected:
@@ -35,14 +35,12 @@ async def handle(window: Window, params: wire.DescribeParams) -> wire.Descriptio
 
         fit = wire_fit(planned(info.plan))
     active = core.daemon.status.active if core.daemon.status is not None else None
-    replaces = active is not None and model.group != "remote" and active.name != model.id
-    return wire.Description(
-        model=model,
-        fit=fit,
-        switch=switch_sentence(active.name, model.id) if replaces and active is not None else "",
-        in_use_by=core.local.others() if replaces else [],
-        warnings=info.warnings if info is not None else [],
-    )
+    described = wire.Description(model=model, fit=fit, warnings=info.warnings if info is not None else [])
+    if active is not None and model.group != "remote" and active.name != model.id:
+        described.switch = switch_sentence(active.name, model.id)
+        others = core.local.others()
+        described.in_use = use_sentence(active.name, others) if others else ""
+    return described
 
 
 async def _info(core: Core, params: wire.DescribeParams) -> api.ModelInfo | None:

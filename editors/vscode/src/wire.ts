@@ -168,12 +168,15 @@ export interface DescribeParams {
   context?: number | null;
 }
 
-/** What a load would mean. `switch` is the sentence of its consequence, "" when no model has to go. */
+/**
+ * What a load would mean. `switch` is the sentence of its consequence, "" when no model has to go; `inUse` the one
+ * that says who uses that model, "" when nobody else does.
+ */
 export interface Description {
   model: Model;
   fit: Fit | null;
   switch: string;
-  inUseBy: string[];
+  inUse: string;
   warnings: string[];
 }
 

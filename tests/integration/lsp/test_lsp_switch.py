@@ -288,7 +288,12 @@ async def test_describe_tells_the_consequence(pair: tuple[Window, FakeDaemon]) -
     assert told["fit"]["verdict"] == "fits_smaller"
     assert told["fit"]["context"] == 2048
     assert "only" in told["fit"]["text"]
+    assert told["inUse"] == ""
     assert (await editor.request("modeld/describe", {"model": "beta"}))["switch"] == ""
+    daemon.push(state="Busy", busy=api.BusyOperation(operation="turn", stage="generating", holder="Zed", age_s=1.0))
+    await editor.until(lambda: any(one["busy"] for one in editor.of("modeld/statusChanged")))
+    told = await editor.request("modeld/describe", {"model": "alpha"})
+    assert f"{told['switch']}. {told['inUse']}." == SENTENCE
     with pytest.raises(ModelNotFound):
         await editor.request("modeld/describe", {"model": "gone"})
 

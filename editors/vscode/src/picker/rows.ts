@@ -133,15 +133,15 @@ export function arithmetic(description: Description): string[] {
   if (description.switch) {
     lines.push(description.switch);
   }
-  if (description.inUseBy.length > 0) {
-    lines.push(`in use by ${description.inUseBy.join(', ')}`);
+  if (description.inUse) {
+    lines.push(description.inUse);
   }
   return [...lines, ...description.warnings];
 }
 
 /** Asked before an explicit switch: the consequence, whose model it is, and the forecast. */
 export function switchQuestion(description: Description): string {
-  const whose = description.inUseBy.length > 0 ? ` It is in use by ${description.inUseBy.join(', ')}.` : '';
+  const whose = description.inUse ? ` ${description.inUse}.` : '';
   const forecast = description.fit !== null && description.fit.verdict !== 'unknown' ? ` ${description.fit.text}.` : '';
   return `${description.switch || `Load ${description.model.name}?`}${description.switch ? '.' : ''}${whose}${forecast}`
     .replaceAll('..', '.');

@@ -74,7 +74,7 @@ test('the arithmetic adds up on screen and the switch question names the consequ
     model: model({ id: 'other', name: 'Other' }),
     fit: model().fit,
     switch: 'Switching from qwen to other will unload qwen and drop its warm context',
-    inUseBy: ['Zed'],
+    inUse: 'qwen is in use by Zed',
     warnings: [],
   };
   const lines = arithmetic(description).join('\n');
@@ -82,7 +82,7 @@ test('the arithmetic adds up on screen and the switch question names the consequ
   assert.match(lines, /8,192 tokens/);
   const question = switchQuestion(description);
   assert.match(question, /will unload qwen and drop its warm context/);
-  assert.match(question, /in use by Zed/);
+  assert.match(question, /warm context\. qwen is in use by Zed\. /);
 });
 
 test('the status bar: loaded with its speed, busy with its holder, stopped with a click that starts it', () => {
