@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
 import sys
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,6 +11,7 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
+from modeld import signals
 from modeld.instance import Instance
 from modeld.inventory import fit_texts, keep_checksums
 from modeld.jobs import Jobs
@@ -110,7 +109,7 @@ class Daemon:
         """
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
-            self._watch_signals()
+            signals.watch(self.end)
             await tasks.start(self.slot.run)
             tasks.start_soon(self.records.run)
             tasks.start_soon(keep_checksums, self.library, self._has_work)
@@ -121,6 +120,8 @@ class Daemon:
             self.library.close()
             tasks.cancel_scope.cancel()
         reason = self._reason
+        if not self.succession.again:  # else a signal is for the process that this one becomes
+            signals.ignore()
         self.log(f"ended: {reason}")
         self.log.close()
         return reason
@@ -208,16 +209,6 @@ class Daemon:
     def _wake_up(self) -> None:
         wake, self._wake = self._wake, anyio.Event()
         wake.set()
-
-    def _watch_signals(self) -> None:
-        """SIGTERM, SIGINT and CTRL_BREAK end in order; a closed terminal does not end a daemon."""
-        loop = asyncio.get_running_loop()
-        if sys.platform == "win32":
-            signal.signal(signal.SIGBREAK, lambda *_: loop.call_soon_threadsafe(self.end, "shutdown"))
-            signal.signal(signal.SIGINT, lambda *_: loop.call_soon_threadsafe(self.end, "stop"))
-            return
-        loop.add_signal_handler(signal.SIGTERM, self.end, "shutdown")
-        loop.add_signal_handler(signal.SIGINT, self.end, "stop")
 
     async def _keep_mended(self, live: Instance) -> None:
         while True:

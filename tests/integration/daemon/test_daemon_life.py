@@ -51,6 +51,20 @@ async def test_sigterm_lets_a_short_turn_end_and_leaves_nothing(models: DataRoot
         assert found.living == []
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a process cannot be asked to end by a signal")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_while_the_process_goes_down_changes_nothing(models: DataRoot, number: signal.Signals) -> None:
+    """As from a service manager, behind a `modeld stop`."""
+    async with scripted(models) as modeld:
+        async with modeld.client() as client:
+            await client.call("daemon/shutdown", api.ShutdownParams(reason="stop"), api.Value)
+        await eventually(lambda: "ended: stop" in modeld.log(), "its end")
+        while modeld.process is not None and modeld.process.poll() is None:
+            modeld.process.send_signal(number)
+            await anyio.sleep(0.001)
+        assert await modeld.end() == 0
+
+
 async def test_a_stop_ends_a_turn_that_does_not_end_by_itself(models: DataRoot) -> None:
     async with scripted(models, ENDLESS, MODELD_SHUTDOWN_DRAIN="0.2") as modeld:
         async with modeld.client() as client, modeld.client("waits") as other:
