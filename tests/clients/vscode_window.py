@@ -82,22 +82,39 @@ class Window:
     # --- the editor's own parts --------------------------------------------------------------------
 
     def run(self, title: str) -> None:
-        """A command of the palette; the palette does not refresh while it is open, so it is opened again."""
-        deadline = time.monotonic() + START_SECONDS
-        while True:
-            assert time.monotonic() < deadline, f"no command {title}"
-            self.page.keyboard.press("F1")
-            box = self.page.locator(f"{QUICK_INPUT} .quick-input-box input").first
-            if not self._seen(box):
-                self.page.keyboard.press("Escape")
-                self.chat.locator(".interactive-input-part .monaco-editor").first.click()  # where keys are heard
-                continue
-            box.fill(f">{title}")
-            row = self.page.locator(ROWS, has_text=title).first
-            if self._seen(row):
-                row.click()
-                return
+        """A command of the palette."""
+        self._found("F1", f">{title}", title, f"a command {title}").click()
+
+    def open_file(self, name: str) -> None:
+        """Open a file of the workspace and put the cursor into it."""
+        self._found("Control+P", name, name, f"{name} is listed")
+        self.page.keyboard.press("Enter")
+        self.page.locator(f'.tabs-container .tab[aria-label^="{name}"]').first.wait_for(state="visible")
+        self.to_text()
+
+    def _found(self, keys: str, typed: str, text: str, label: str) -> Any:
+        """The row with `text` of the quick input that `keys` open.
+
+        What is not there yet, a new file or a command of an extension on its way, is not listed later in an open one:
+        it is opened again.
+        """
+        box = self.page.locator(f"{QUICK_INPUT} .quick-input-box input").first
+        row = self.page.locator(ROWS, has_text=text).first
+
+        def listed() -> bool:
+            self.page.keyboard.press(keys)
+            opened = self._seen(box)
+            if opened:
+                box.fill(typed)
+                if self._seen(row):
+                    return True
             self.page.keyboard.press("Escape")
+            if not opened:
+                self.chat.locator(".interactive-input-part .monaco-editor").first.click()  # where keys are heard
+            return False
+
+        self.until(listed, label, START_SECONDS)
+        return row
 
     def _seen(self, element: Any) -> bool:
         """Whether it comes up soon."""
@@ -106,24 +123,6 @@ class Window:
                 return True
             self.page.wait_for_timeout(50)
         return False
-
-    def open_file(self, name: str) -> None:
-        """Open a file of the workspace and put the cursor into it; a new file is not listed at once."""
-        row = self.page.locator(ROWS, has_text=name).first
-
-        def listed() -> bool:
-            self.page.keyboard.press("Escape")
-            self.page.keyboard.press("Control+P")
-            box = self.page.locator(f"{QUICK_INPUT} .quick-input-box input").first
-            if not self._seen(box):
-                return False
-            box.fill(name)
-            return self._seen(row)
-
-        self.until(listed, f"{name} is listed")
-        self.page.keyboard.press("Enter")
-        self.page.locator(f'.tabs-container .tab[aria-label^="{name}"]').first.wait_for(state="visible")
-        self.to_text()
 
     def to_text(self) -> None:
         """The cursor into the file in front."""
