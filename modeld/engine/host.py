@@ -17,7 +17,6 @@ from typing import Any, TypeVar, cast
 import anyio
 
 from modeld.engine import exits
-from modeld.engine.heart import Heart
 from modeld.engine.link import Link
 from modeld.engine.messages import (
     WORKER_PROTOCOL,
@@ -42,6 +41,7 @@ from modeld.engine.messages import (
     ToWorker,
     WorkerHello,
 )
+from modeld.engine.outgoing import Outgoing
 from modeld.engine.wire import frame
 from shared.catalog.identity import RequestedIdentity
 from shared.errors import EngineFailed, ModeldError, ModelLoadFailed, TemplateFailed, from_wire
@@ -57,6 +57,8 @@ REAP_SECONDS = 10.0
 #: How long an engine thread spins at a barrier before it sleeps (GNU OpenMP; some 30 microseconds). Its default is
 #: milliseconds, by which two threads on a busy machine starve each other: 3 tokens/s were seen instead of 30.
 BARRIER_SPINS = "10000"
+#: How our interpreter runs a worker.
+WORKER = ("-P", "-m", "modeld.engine.worker")
 _BEATS_PER_WATCHDOG = 3
 T = TypeVar("T")
 
@@ -80,7 +82,7 @@ class WorkerHost:
         self._hello: asyncio.Future[WorkerHello] = loop.create_future()
         self._imported: asyncio.Future[Imported] = loop.create_future()
         self._link = Link(self._receive, self._gone)
-        self._heart: Heart | None = None
+        self._outgoing: Outgoing | None = None
         self._job: Any = None
 
     @classmethod
@@ -113,28 +115,30 @@ class WorkerHost:
             await host.close(0)
             raise ModelLoadFailed(model="", stage="worker", reason="another version is installed; restart modeld")
         host.pid, host.start_token = hello.pid, hello.start_token
-        host.beat()
-        host._heart = Heart(host._beat_beside, settings.worker_watchdog / _BEATS_PER_WATCHDOG)
         return host
 
     async def _spawn(self, log: Path | None, environ: Mapping[str, str] | None) -> None:
         loop = asyncio.get_running_loop()
         stderr = os.open(os.devnull if log is None else log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        command = [sys.executable, "-P", "-m", "modeld.engine.worker", self.backend]
-        command += ["--watchdog", repr(self._settings.worker_watchdog), "--owner", str(os.getpid())]
+        watchdog = self._settings.worker_watchdog
+        command = [sys.executable, *WORKER, self.backend, "--watchdog", repr(watchdog), "--owner", str(os.getpid())]
+        theirs, ours = os.pipe()
+        self._outgoing = Outgoing(ours, _nothing, watchdog / _BEATS_PER_WATCHDOG, self._beat)
         try:
             await loop.subprocess_exec(
                 lambda: self._link,
                 *command,
-                stdin=asyncio.subprocess.PIPE,
+                stdin=theirs,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=stderr,
                 env={"GOMP_SPINCOUNT": BARRIER_SPINS, **(os.environ if environ is None else environ)},
             )
         except OSError as error:
+            self._outgoing.close()
             raise ModelLoadFailed(model="", stage="worker", reason=f"cannot start: {error.strerror}") from error
         finally:
             os.close(stderr)
+            os.close(theirs)
         self.pid = self._link.pid
         if sys.platform == "win32":
             from shared.winjob import Job as JobObject
@@ -264,18 +268,19 @@ class WorkerHost:
     # --- the pipe ------------------------------------------------------------------------------
 
     def _send(self, message: ToWorker) -> None:
-        if not self.exited.is_set():
-            self._link.write(frame(message))
+        if not self.exited.is_set() and self._outgoing is not None:
+            self._outgoing.put(frame(message))
 
     def beat(self) -> None:
-        """A heartbeat now, besides the regular ones: after a pause the next one may be far off."""
-        if self.may_beat():
-            self._send(Heartbeat())
+        """A heartbeat now, besides the regular ones: after a pause the next one may be far off. In the pipe by the
+        return, or a moment has gone.
+        """
+        if not self.exited.is_set() and self._outgoing is not None:
+            self._outgoing.hand_over(self._beat())
 
-    def _beat_beside(self) -> None:
-        """The regular ones, from the heart's own thread."""
-        if not self.exited.is_set() and self.may_beat():
-            self._link.write_beside(frame(Heartbeat()))
+    def _beat(self) -> bytes:
+        """A heartbeat where one may be sent. Called from the writing thread too, which no busy loop holds up."""
+        return frame(Heartbeat()) if self.may_beat() else b""
 
     def _receive(self, message: FromWorker) -> None:
         match message:
@@ -316,8 +321,8 @@ class WorkerHost:
     def _gone(self, problem: str | None) -> None:
         """Called once, when the process is reaped and its output read to the end."""
         self.exit_reason = problem or exits.describe_exit(self._link.exit_code)
-        if self._heart is not None:
-            self._heart.cancel()
+        if self._outgoing is not None:
+            self._outgoing.close()
         if self._job is not None:
             self._job.close()
         self.exited.set()
@@ -343,6 +348,10 @@ class _Waiting:
         self.future = future
         self.on_progress = on_progress
         self.on_events = on_events
+
+
+def _nothing() -> None:
+    """The end of a worker is told by its exit."""
 
 
 def _settle(future: asyncio.Future[Any], value: object) -> None:

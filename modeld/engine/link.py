@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable
 from typing import cast
 
@@ -65,9 +64,6 @@ class Link(asyncio.SubprocessProtocol):
         self._reader = from_worker_reader()
         self._transport: asyncio.SubprocessTransport | None = None
         self._child: Child | None = None
-        self._loop = asyncio.get_running_loop()
-        self._writing = threading.Lock()
-        self._beside: int | None = None
         self._problem: str | None = None
         self._exited = self._read_out = self._told = False
 
@@ -75,10 +71,6 @@ class Link(asyncio.SubprocessProtocol):
         """The process runs."""
         self._transport = cast("asyncio.SubprocessTransport", transport)
         self._child = Child(self._transport)
-        if sys.platform != "win32":
-            pipe = self._transport.get_pipe_transport(0)
-            assert pipe is not None
-            self._beside = os.dup(pipe.get_extra_info("pipe").fileno())
 
     @property
     def pid(self) -> int:
@@ -94,37 +86,6 @@ class Link(asyncio.SubprocessProtocol):
         """End the process now."""
         if self._child is not None:
             self._child.kill()
-
-    def write(self, data: bytes) -> None:
-        """Queue bytes for the worker. A worker that reads no more is about to be seen dead."""
-        pipe = self._pipe()
-        if pipe is not None:
-            with self._writing:
-                pipe.write(data)
-
-    def write_beside(self, data: bytes) -> None:
-        """A few bytes (less than a pipe takes in one piece) from another thread, past a loop that is busy.
-
-        Nothing where others are on their way: the worker hears of those. Windows' pipes belong to the loop.
-        """
-        if sys.platform == "win32":
-            try:
-                self._loop.call_soon_threadsafe(self.write, data)
-            except RuntimeError:
-                return  # the loop has ended
-            return
-        with self._writing:
-            pipe = self._pipe()
-            if pipe is None or self._beside is None or pipe.get_write_buffer_size():
-                return
-            try:
-                os.write(self._beside, data)
-            except (BlockingIOError, BrokenPipeError):
-                return  # full: there is something to hear; broken: its end is told by the loop
-
-    def _pipe(self) -> asyncio.WriteTransport | None:
-        pipe = self._transport.get_pipe_transport(0) if self._transport is not None else None
-        return None if pipe is None or pipe.is_closing() else cast("asyncio.WriteTransport", pipe)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Bytes from the worker."""
@@ -164,8 +125,4 @@ class Link(asyncio.SubprocessProtocol):
                 self._child.close()
             if self._transport is not None:
                 self._transport.close()
-            with self._writing:
-                beside, self._beside = self._beside, None
-                if beside is not None:
-                    os.close(beside)
             self._gone(self._problem)

@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable
 from io import FileIO
 from queue import Empty, SimpleQueue
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from modeld.engine import exits
 from modeld.engine.backends import make_engine
@@ -43,6 +43,7 @@ from modeld.engine.messages import (
     ToWorker,
     WorkerHello,
 )
+from modeld.engine.outgoing import Outgoing
 from modeld.engine.resident import Resident
 from modeld.engine.watchdog import Watchdog, end_with_owner, unread
 from modeld.engine.wire import BadFrame, frame, to_worker_reader
@@ -55,24 +56,13 @@ _READ_SIZE = 1 << 14
 #: Seconds without work before the engine is used for what nobody waits for: turns that are queued come sooner.
 SPARE_AFTER = 0.05
 
-#: How long an engine whose evaluation keeps the interpreter's lock waits until a message is written, in seconds. It is
-#: a moment; more would be the machine's or the owner's fault, and no reason to stand still.
-HAND_OVER_SECONDS = 0.005
-
-
-class Outgoing(NamedTuple):
-    """Bytes for the owner, and what is set when they are in the pipe."""
-
-    data: bytes
-    written: threading.Event | None = None
-
 
 class Worker:
     """One process, one engine, at most one model."""
 
     def __init__(self, backend: str, source: int, sink: int, watchdog: Watchdog) -> None:
         self._source = source
-        self._sink = sink
+        self._outgoing = Outgoing(sink, lambda: _leave(exits.OWNER_GONE))
         self._watchdog = watchdog
         self._abort = AbortFlag()
         self._gate = TurnGate(self._abort)
@@ -82,11 +72,9 @@ class Worker:
         self._resident: Resident | None = None
         self._jobs: SimpleQueue[Load | Job | Close] = SimpleQueue()
         self._counts: SimpleQueue[Count | AskDevices] = SimpleQueue()
-        self._outbox: SimpleQueue[Outgoing] = SimpleQueue()
 
     def run(self) -> None:
         """Serve until the process ends; never returns."""
-        self._start(self._write_all)
         self._send(
             WorkerHello(
                 protocol=WORKER_PROTOCOL,
@@ -141,13 +129,11 @@ class Worker:
         threading.Thread(target=target, name=target.__name__, daemon=True).start()
 
     def _send(self, message: FromWorker) -> None:
-        self._outbox.put(Outgoing(frame(message)))
+        self._outgoing.put(frame(message))
 
     def _hand_over(self, message: FromWorker) -> None:
         """As `_send`, and let the writer have it: what follows may keep it from moving for a whole evaluation."""
-        written = threading.Event()
-        self._outbox.put(Outgoing(frame(message), written))
-        written.wait(HAND_OVER_SECONDS)
+        self._outgoing.hand_over(frame(message))
 
     # --- the engine thread ---------------------------------------------------------------------
 
@@ -258,21 +244,6 @@ class Worker:
         if self._resident is None:
             raise EngineFailed(reason="nothing is loaded")
         return self._resident.count(job)
-
-    def _write_all(self) -> None:
-        while True:
-            parts = [self._outbox.get()]
-            while not self._outbox.empty():
-                parts.append(self._outbox.get_nowait())
-            view = memoryview(b"".join(part.data for part in parts))
-            while view:
-                try:
-                    view = view[os.write(self._sink, view) :]
-                except OSError:
-                    _leave(exits.OWNER_GONE)
-            for part in parts:
-                if part.written is not None:
-                    part.written.set()
 
 
 def _log_fault(error: BaseException) -> None:

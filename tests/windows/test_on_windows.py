@@ -34,6 +34,7 @@ SHARED = [
     "tests/unit/protocol/test_peer_basics.py",
     "tests/unit/protocol/test_peer_wire.py",
     "tests/unit/endpoint/test_pipe_rules.py",
+    "tests/unit/engine/test_outgoing.py",
 ]
 INSIDE = [f"tests/windows/inside/{path.name}" for path in sorted((HERE / "inside").glob("windows_*.py"))]
 

@@ -114,15 +114,6 @@ async def test_heartbeats_keep_an_idle_worker(engines: Engines) -> None:
     assert not host.exited.is_set()
 
 
-async def test_without_heartbeats_it_ends_and_says_why(engines: Engines) -> None:
-    host = await engines.start("none", QUICK)
-    assert host._heart is not None
-    host._heart.cancel()
-    with anyio.fail_after(5):
-        await host.exited.wait()
-    assert host.exit_reason == exits.describe_exit(exits.OWNER_SILENT)
-
-
 async def test_an_owner_whose_loop_comes_to_nothing_keeps_its_worker(engines: Engines) -> None:
     """A machine that gives it little, much to do at once: the owner lives, and its lease is renewed by a thread too."""
     host = await engines.start("none", QUICK)
@@ -132,7 +123,7 @@ async def test_an_owner_whose_loop_comes_to_nothing_keeps_its_worker(engines: En
     assert await host.sample() is not None
 
 
-async def test_an_owner_in_doubt_of_its_lease_does_not_beat(engines: Engines) -> None:
+async def test_without_heartbeats_of_an_owner_in_doubt_it_ends_and_says_why(engines: Engines) -> None:
     host = await engines.start("none", QUICK)
     host.may_beat = lambda: False
     with anyio.fail_after(5):
@@ -199,7 +190,8 @@ async def test_what_native_code_prints_reaches_the_log_and_never_the_pipe(tmp_pa
 
 async def test_garbage_on_the_pipe_ends_the_worker(engines: Engines) -> None:
     host = await engines.start("none")
-    host._link.write(b"\xff\xff\xff\xffgarbage")
+    assert host._outgoing is not None
+    host._outgoing.put(b"\xff\xff\xff\xffgarbage")
     with anyio.fail_after(5):
         await host.exited.wait()
     assert host.exit_reason == exits.describe_exit(exits.BAD_PROTOCOL)

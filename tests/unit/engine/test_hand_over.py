@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
@@ -17,53 +13,13 @@ from modeld.engine.openvino.engine import OpenVinoEngine
 from modeld.engine.wire import frame
 from shared.protocol.api import TextDelta
 
-pytestmark = [
-    pytest.mark.unit,
-    pytest.mark.skipif(sys.platform == "win32", reason="its pipes cannot be looked into without waiting"),
-]
+pytestmark = pytest.mark.unit
 
 
-@pytest.fixture
-def source(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, worker.Worker]]:
-    """The owner's end of a worker's pipe, which says at once when nothing is in it, and that worker, which writes."""
-
-    def leave(code: int) -> NoReturn:
-        raise SystemExit(code)
-
-    monkeypatch.setattr(worker, "_leave", leave)  # of the writing thread alone
-    monkeypatch.setattr(worker, "HAND_OVER_SECONDS", 10.0)
+def test_the_turns_of_an_engine_that_keeps_the_lock_are_handed_over() -> None:
     source, sink = os.pipe()
-    os.set_blocking(source, False)
     watchdog: Any = None
     one = worker.Worker("openvino", -1, sink, watchdog)
-
-    def write() -> None:
-        with suppress(SystemExit):
-            one._write_all()
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    yield source, one
-    os.close(source)
-    one._send(said("to nobody: the writer ends"))
-    writer.join()
-    os.close(sink)
-
-
-def said(text: str) -> Emitted:
-    return Emitted(turn=1, events=[TextDelta(text=text)])
-
-
-def test_what_is_handed_over_is_written_before_the_engine_goes_on(source: tuple[int, worker.Worker]) -> None:
-    end, one = source
-    one._send(said("a"))
-    for text in "bcd":
-        one._hand_over(said(text))
-    assert os.read(end, 1 << 16) == b"".join(frame(said(text)) for text in "abcd")
-
-
-def test_the_turns_of_an_engine_that_keeps_the_lock_are_handed_over(source: tuple[int, worker.Worker]) -> None:
-    _, one = source
     emits: list[Any] = []
 
     class Resident:
@@ -76,3 +32,8 @@ def test_the_turns_of_an_engine_that_keeps_the_lock_are_handed_over(source: tupl
     job: Any = None
     one._answer(engine, job)
     assert emits == [one._hand_over]
+    said = Emitted(turn=1, events=[TextDelta(text="a")])
+    one._hand_over(said)
+    assert os.read(source, 1 << 16) == frame(said)
+    one._outgoing.close()
+    os.close(source)
