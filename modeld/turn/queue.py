@@ -136,7 +136,7 @@ class TurnQueue:
         """The ticket that should have the slot now, or None: nobody, or a switch that has to wait. Changes nothing."""
         if not self._waiting:
             return None
-        first = self._choose(self.waiting, self._served, now, resident, resident_since)
+        first = self._choose(self.waiting, self._served, now, self._fitting(resident), resident_since)
         return None if self._must_wait(first, now, resident, resident_since) else first
 
     def order(self, now: float, resident: Resident | None, resident_since: float) -> list[Ticket]:
@@ -145,14 +145,14 @@ class TurnQueue:
         served = dict(self._served)
         serial = self._serial
         result = []
-        current = resident
+        fitting = self._fitting(resident)
         while left:
-            chosen = self._choose(list(left.values()), served, now, current, resident_since)
+            chosen = self._choose(list(left.values()), served, now, fitting, resident_since)
             del left[chosen.number]
             serial += 1
             served[chosen.client] = serial
-            if chosen.wanted is not None and not _fits(chosen, current):
-                current = None  # what follows is judged without a resident model
+            if chosen.number not in fitting:
+                fitting = set(left)  # what follows is judged without a resident model
             result.append(chosen)
         return result
 
@@ -172,12 +172,16 @@ class TurnQueue:
             moments.append(self._last_use[1] + LINGER)
         return min((moment for moment in moments if moment > now), default=None)
 
+    def _fitting(self, resident: Resident | None) -> set[int]:
+        """The numbers of those that need no other model. Found once: an order looks at every client for each place."""
+        return {number for number, ticket in self._waiting.items() if _fits(ticket, resident)}
+
     def _choose(
         self,
         tickets: list[Ticket],
         served: dict[int, int],
         now: float,
-        resident: Resident | None,
+        fitting: set[int],
         resident_since: float,
     ) -> Ticket:
         front = [ticket for ticket in tickets if ticket.front]
@@ -189,13 +193,9 @@ class TurnQueue:
         for ticket in sorted(tickets, key=lambda ticket: ticket.number):
             heads.setdefault(ticket.client, ticket)
         candidates = list(heads.values())
-        fitting = [ticket for ticket in candidates if _fits(ticket, resident)]
-        overdue = [
-            ticket
-            for ticket in candidates
-            if not _fits(ticket, resident) and now >= self._bound(ticket, resident_since)
-        ]
-        pool = overdue or fitting or candidates
+        switches = [ticket for ticket in candidates if ticket.number not in fitting]
+        overdue = [ticket for ticket in switches if now >= self._bound(ticket, resident_since)]
+        pool = overdue or [ticket for ticket in candidates if ticket.number in fitting] or candidates
         return min(pool, key=lambda ticket: (served.get(ticket.client, 0), ticket.number))
 
     def _must_wait(self, ticket: Ticket, now: float, resident: Resident | None, resident_since: float) -> bool:

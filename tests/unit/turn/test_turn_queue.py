@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modeld.turn import queue
 from modeld.turn.queue import LINGER, Kind, Resident, Ticket, TurnQueue, Uses
 from shared.errors import QueueFull
 from shared.settings import Settings
@@ -66,6 +67,24 @@ def desk() -> Desk:
 def test_first_come_first_served_inside_one_client(desk: Desk) -> None:
     first, second = desk.add(1), desk.add(1)
     assert [desk.serve(), desk.serve()] == [first, second]
+
+
+def test_an_order_asks_each_ticket_once_whether_it_needs_another_model(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many clients cost what one costs with as many turns."""
+    tickets = [desk.add(client, "ab"[client % 2]) for client in range(32)]
+    asked_of: list[Ticket] = []
+    fits = queue._fits
+
+    def counted(ticket: Ticket, resident: Resident | None) -> bool:
+        asked_of.append(ticket)
+        return fits(ticket, resident)
+
+    monkeypatch.setattr(queue, "_fits", counted)
+    order = desk.queue.order(desk.now, desk.resident, desk.since)
+    assert asked_of == tickets
+    assert [ticket.model for ticket in order] == ["a"] * 16 + ["b"] * 16
 
 
 def test_a_client_with_many_turns_does_not_keep_the_others_waiting(desk: Desk) -> None:
