@@ -37,7 +37,7 @@ HERMES = (
 )
 APP = "def add(a, b):\n    return a - b\n"
 #: Updates after which a small model has shown what it can do.
-ENOUGH = 120
+ENOUGH = 40
 CHECK = 'from app import add\n\nassert add(2, 2) == 4, "wrong sum"\nprint("all good")\n'
 #: Without byte code: an edit of the same length within a second of the last is not noticed by Python's own cache.
 RUN = f"{sys.executable} -B check.py"

@@ -30,7 +30,7 @@ LONG = "Write the numbers from 1 to 1000, each on its own line."
 @pytest.fixture(scope="module")
 def real(marked: Path, gemma3: Path) -> Iterator[Home]:
     """A user with both small models, who has not started modeld yet."""
-    with Home(MODELD_BACKEND="llama", MODELD_TURN_TOKENS="400", MODELD_THREADS="1") as home:
+    with Home(MODELD_BACKEND="llama", MODELD_TURN_TOKENS="150", MODELD_THREADS="1") as home:
         folder = home.folder / "weights"
         folder.mkdir()
         for path in (marked, gemma3):
