@@ -12,6 +12,8 @@ from clients.vscode import SHOTS, START_SECONDS, STEP_SECONDS, Editor
 
 VIEWPORT = {"width": 1280, "height": 800}
 QUICK_INPUT = ".quick-input-widget"
+#: a look makes the editor lay its window out: more of them take the processor from what is waited for
+LOOK_MS = 150
 #: what the editor answers itself where its own chat agent is still on its way
 NOT_UP = "Please try again."
 ROWS = f"{QUICK_INPUT} .quick-input-list .monaco-list-row"
@@ -69,7 +71,7 @@ class Window:
                 self.shot(f"failed-{os.getpid()}")
                 said = self.chat.inner_text()[-1500:]
                 raise AssertionError(f"not within {seconds} s: {label}\nstatus: {self.status()}\nchat: {said}")
-            self.page.wait_for_timeout(30)
+            self.page.wait_for_timeout(LOOK_MS)
         return answer
 
     def shot(self, name: str) -> Path:
