@@ -11,8 +11,9 @@ from collections.abc import Callable, Hashable, Iterator
 #: Small messages are sent together up to this, large ones in parts of it.
 CHUNK_BYTES = 256 * 1024
 
-#: Part of the stall time within which a burst of our own is not held against the peer.
-_BURST_FRACTION = 1 / 40
+#: Part of the stall time within which a burst of our own is not held against the peer. On a busy machine a program that
+#: reads is not run for some tenths of a second.
+_BURST_FRACTION = 1 / 10
 
 #: A stall has to be seen twice, this many seconds apart: when this process itself was frozen
 #: or busy, the first look after it comes before the stream had a chance to write.
@@ -23,7 +24,7 @@ class Outbox:
     """Frames in order, with the number of bytes unsent.
 
     A peer is stalled when it took nothing for `stalled_seconds`; or, with more than
-    `stalled_bytes` unsent, for a fortieth of that (so that one large answer to a peer that reads
+    `stalled_bytes` unsent, for a tenth of that (so that one large answer to a peer that reads
     is no stall); or when `hard_bytes` are unsent, whatever it does: memory is bounded.
     """
 

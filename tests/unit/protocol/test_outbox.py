@@ -52,8 +52,8 @@ def test_much_unsent_is_a_stall_sooner_but_not_at_once() -> None:
     box = outbox()
     box.put(b"x" * 1001, 100.0)
     assert not stalled(box, 100.1)
-    assert box.check_at() == 100.25
-    assert stalled(box, 100.25)
+    assert box.check_at() == 101.0
+    assert stalled(box, 101.0)
 
 
 def test_a_large_answer_to_a_peer_that_reads_is_no_stall() -> None:
