@@ -13,6 +13,7 @@ import anyio
 import psutil
 import pytest
 
+from frozen import freeze
 from modeld_process import ENDLESS, Modeld, eventually, is_alive, write_models, write_script
 from shared.errors import NotOwner, StaleError
 from shared.lease.reader import survey
@@ -106,7 +107,7 @@ async def test_a_frozen_daemon_does_not_keep_a_model_resident(models: DataRoot) 
         async with modeld.client() as client:
             await client.load("a")
             (worker,) = modeld.workers()
-            os.kill(modeld.pid, signal.SIGSTOP)
+            freeze(modeld.pid)
             try:
                 await eventually(lambda: not is_alive(worker), "the watchdog ends the worker", 10.0)
             finally:
@@ -151,7 +152,7 @@ async def test_a_lost_lease_costs_the_model_and_not_the_process(models: DataRoot
         async with first.client() as client:
             await client.load("a")
             before = client.hello.instance
-            os.kill(first.pid, signal.SIGSTOP)
+            freeze(first.pid)
             try:
                 async with scripted(models, MODELD_LEASE_TTL="1.0") as second, second.client() as other:
                     with anyio.fail_after(20.0):

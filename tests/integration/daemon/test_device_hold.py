@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from frozen import freeze
 from leaks import end_processes_of
 from modeld_process import ENDLESS, Modeld, eventually, is_alive, write_models, write_script
 from shared.errors import DeviceBusy, EngineFailed, NotOwner
@@ -74,7 +75,7 @@ async def test_a_frozen_holder_is_followed_and_on_waking_its_model_is_gone(
             turn = client.turn("a", params=api.Sampling(max_tokens=10**6))
             await turn.until(api.TextDelta)
             (worker,) = one.workers()
-            os.kill(one.pid, signal.SIGSTOP)
+            freeze(one.pid)
             try:
                 with pytest.raises(DeviceBusy):  # its record is fresh
                     await other.load("a")

@@ -19,6 +19,7 @@ import anyio.to_thread
 import msgspec
 import pytest
 
+from frozen import freeze
 from modeld.cli import client
 from modeld.cli.doctor import look
 from modeld.doctor import running
@@ -127,7 +128,7 @@ async def test_a_stale_lease(data_root: DataRoot) -> None:
 async def test_a_daemon_that_hangs(data_root: DataRoot, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "ANSWER_SECONDS", 0.5)
     async with modeld(data_root) as daemon:
-        os.kill(daemon.pid, signal.SIGSTOP)
+        freeze(daemon.pid)
         try:
             report = await doctor(MODELD_DIAL_TIMEOUT="0.3")
         finally:

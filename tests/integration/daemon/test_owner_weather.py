@@ -17,6 +17,7 @@ import pytest
 
 from churn import Unjudged
 from clients.bridge import Bridge
+from frozen import freeze
 from modeld_process import Client, Modeld, eventually, is_alive, write_models, write_script
 from shared.errors import NotOwner, StaleFence
 from shared.paths import DataRoot
@@ -89,7 +90,7 @@ async def test_a_closed_lid_unloads_nothing(data_root: DataRoot) -> None:
             await standby(second)
             stopped = [owner.pid, worker.pid, other.pid]
             for pid in stopped:
-                os.kill(pid, signal.SIGSTOP)
+                freeze(pid)
             time.sleep(3 * TTL)  # as long as the lid is closed
             for pid in reversed(stopped):
                 os.kill(pid, signal.SIGCONT)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ import anyio
 import psutil
 import pytest
 
+from frozen import freeze
 from modeld.engine.host import WorkerHost
 from modeld.engine.messages import ToWorker, TrimParked
 from modeld.memory.policy import DeviceMemory
@@ -85,12 +85,12 @@ async def test_a_drive_that_hangs_can_be_given_up(models: DataRoot, monkeypatch:
 async def test_a_library_that_hangs_in_its_import_fails_the_load_by_name(models: DataRoot) -> None:
     frozen: list[WorkerHost] = []
 
-    def freeze(host: WorkerHost) -> None:
+    def first(host: WorkerHost) -> None:
         if not frozen:
-            os.kill(host.pid, signal.SIGSTOP)
+            freeze(host.pid)
             frozen.append(host)
 
-    async with inside(models, Settings(load_stall=0.5), started=freeze) as modeld:
+    async with inside(models, Settings(load_stall=0.5), started=first) as modeld:
         # where its library came in before the signal did, it hangs at the next step
         with anyio.fail_after(20.0), pytest.raises(ModelLoadFailed, match=r"not (imported|told) within") as caught:
             await modeld.load("a", ZED)
@@ -111,7 +111,7 @@ async def test_a_worker_that_hangs_at_a_later_step_of_a_load_fails_it_by_name(
         if not frozen:
             frozen.append(host)
         if host is frozen[0]:
-            os.kill(host.pid, signal.SIGSTOP)
+            freeze(host.pid)
         return answer
 
     monkeypatch.setattr(WorkerHost, step, then_freeze)
@@ -180,7 +180,7 @@ async def test_a_worker_that_freezes_at_a_turns_border_is_killed_when_the_turn_i
 
         def freezing(message: ToWorker) -> None:
             if isinstance(message, TrimParked) and host is started[0]:
-                os.kill(host.pid, signal.SIGSTOP)
+                freeze(host.pid)
                 asked.set()
             send(message)
 

@@ -8,7 +8,7 @@ import pytest
 from modeld.engine.host import WorkerHost
 from modeld.engine.messages import Done, Emitted, FromWorker
 from modeld.slot.desk import Client
-from modeld_process import ENDLESS, write_models, write_script
+from modeld_process import ENDLESS, eventually, write_models, write_script
 from shared.errors import EngineFailed
 from shared.paths import DataRoot
 from shared.protocol import api
@@ -88,6 +88,7 @@ async def test_a_leaked_turn_does_not_keep_others_waiting_for_ever(data_root: Da
         with anyio.fail_after(20.0):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(leak)
+                await eventually(lambda: modeld.slot.desk.current, "the one that leaks came first")
                 tasks.start_soon(wait)
         assert ends == ["stop"]
 
