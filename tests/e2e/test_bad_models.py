@@ -65,7 +65,7 @@ def header_borders(path: Path) -> list[int]:
     infos = [int(tensor.field.offset) for tensor in header.tensors]
     data = int(header.data_offset)
     fixed = [0, 4, 8, 16, 24]
-    borders = [*fixed, *keys, *infos[:: len(infos) // 8], infos[-1], data]
+    borders = [*fixed, *keys, *infos[:: len(infos) // 4], infos[-1], data]
     return sorted({max(length + shift, 0) for length in borders for shift in (-1, 0, 1)}, reverse=True)
 
 

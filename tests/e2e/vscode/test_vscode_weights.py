@@ -102,28 +102,6 @@ def test_absent_started_picked_answered_and_stopped(window: Window, status: Stat
     _only_bridge(window)
 
 
-def test_a_second_window_switches_after_the_warning(
-    real: Home, editor: Editor, window: Window, status: Status, small: str, open_window: Callable[..., Window]
-) -> None:
-    gemma = real.model("gemma")
-    mine = _only_bridge(window)
-    other = open_window().ready(GEMMA)
-    assert len(editor.bridges()) == 2
-    other.choose(GEMMA)
-    other.ask(LONG)
-    other.page.locator(".monaco-dialog-box").wait_for(state="visible")
-    other.shot("weights-3-switch")
-    said = other.dialog("Switch now")
-    assert f"will unload {small} and drop its warm context" in said
-    other.until(lambda: (status()["active"] or {}).get("name") == gemma, "the switch")
-    other.until(lambda: status()["state"] == "Ready" or other.answer(), "gemma answers")
-    other.shot("weights-4-switched")
-    theirs = [bridge for bridge in editor.bridges() if bridge != mine]
-    other.page.close()
-    assert _only_bridge(window, *theirs) == mine
-    window.until(lambda: status()["state"] == "Ready", "the answer of a window that is gone is ended")
-
-
 def _ghost(window: Window, status: Status) -> None:
     """Ghost text. The editor takes its question back when anything moves meanwhile, and asks again at the next key."""
     patience = time.monotonic()
@@ -172,7 +150,7 @@ def test_a_killed_bridge_a_killed_host_and_a_reload_leave_one_bridge_that_answer
     _answered(window, status, loaded)
     window.until(editor.only_host, "the hosts of closed windows are gone").kill()
     third = _only_bridge(window, bridge, second)
-    _answered(window, status, loaded)
+    window.until(lambda: SMALL in window.picked(), "the models are back")
     window.reload()
     _only_bridge(window, bridge, second, third)
     window.until(lambda: window.chat.locator(".interactive-response").count(), "the conversation is back")
@@ -198,3 +176,25 @@ def test_a_restarted_and_a_killed_daemon_leave_the_pick_and_the_next_turn(
     _answered(window, status, loaded)
     assert status()["pid"] != before
     _only_bridge(window)
+
+
+def test_a_second_window_switches_after_the_warning(
+    real: Home, editor: Editor, window: Window, status: Status, small: str, open_window: Callable[..., Window]
+) -> None:
+    gemma = real.model("gemma")
+    mine = _only_bridge(window)
+    other = open_window().ready(GEMMA)
+    assert len(editor.bridges()) == 2
+    other.choose(GEMMA)
+    other.ask(LONG)
+    other.page.locator(".monaco-dialog-box").wait_for(state="visible")
+    other.shot("weights-3-switch")
+    said = other.dialog("Switch now")
+    assert f"will unload {small} and drop its warm context" in said
+    other.until(lambda: (status()["active"] or {}).get("name") == gemma, "the switch")
+    other.until(lambda: status()["state"] == "Ready" or other.answer(), "gemma answers")
+    other.shot("weights-4-switched")
+    theirs = [bridge for bridge in editor.bridges() if bridge != mine]
+    other.page.close()
+    assert _only_bridge(window, *theirs) == mine
+    window.until(lambda: status()["state"] == "Ready", "the answer of a window that is gone is ended")

@@ -167,7 +167,7 @@ def test_then_answers_over_random_edits_are_those_of_a_cold_engine(
     chance = random.Random(seed)
     told = [words(warm, 100 * seed + which, chance.randint(20, 60)) for which in range(3)]
     reused, restored = 0, count_restores(warm, monkeypatch)
-    for step in range(40 if FULL else 10):
+    for step in range(40 if FULL else 7):
         which = chance.randrange(len(told))
         prompt = told[which]
         kind = chance.choice(["go on", "go on", "edit", "branch", "fill"])
