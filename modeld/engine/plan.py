@@ -43,17 +43,21 @@ async def ask_engine(
     module = _MODULES.get(identity.backend)
     if module is None:
         return None
-    question = msgspec.msgpack.encode(Question(identity=identity, contexts=tuple(contexts)))
+    from tempfile import TemporaryFile
+
     program = list(command or (sys.executable, "-P", "-m", module))
     with anyio.move_on_after(PLAN_SECONDS):
         try:
-            done = await anyio.run_process(
-                program,
-                input=question,
-                check=False,
-                stderr=subprocess.DEVNULL,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-            )
+            with TemporaryFile() as question:  # no pipe: a process may end before it reads one
+                question.write(msgspec.msgpack.encode(Question(identity=identity, contexts=tuple(contexts))))
+                question.seek(0)
+                done = await anyio.run_process(
+                    program,
+                    stdin=question,
+                    check=False,
+                    stderr=subprocess.DEVNULL,
+                    env={**os.environ, "OMP_NUM_THREADS": "1"},
+                )
         except OSError:
             return None
         if done.returncode != 0:
