@@ -40,7 +40,7 @@ class Aborted(Exception):
 
 
 class PoolExhausted(Exception):
-    """The engine's KV memory has no room although idle lanes were parked. A fault of the plan."""
+    """The engine's KV memory has no room for what its plan promised. A fault of the plan."""
 
 
 class AbortFlag:

@@ -25,6 +25,10 @@ MOST_PIXELS = 50_000_000
 _PIECE = 64 * 1024
 
 
+class SightUnusable(Exception):
+    """Pictures cannot be taken; why, in words for a person."""
+
+
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
     """One picture as it came. `width` and `height` in pixels, as its header says; `digest` of the whole file.
 

@@ -12,8 +12,9 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from shared.catalog.entry import Facts
+from shared.catalog.scan import IR_LANGUAGE
 
-LANGUAGE = "openvino_language_model"
+LANGUAGE = IR_LANGUAGE.removesuffix(".xml")
 WORDS = "openvino_text_embeddings_model"
 PICTURES = "openvino_vision_embeddings_model"
 #: Families whose pictures are squares that the one graph makes rows of (modeld/engine/openvino/views.py has them too).

@@ -18,7 +18,7 @@ from typing import Any
 from modeld.engine.contract import Aborted, AbortFlag
 from modeld.engine.llama.library import Library, set_fields
 from modeld.engine.llama.model import ContextPlan
-from modeld.engine.pictures import Picture, begins, picture_ids
+from modeld.engine.pictures import Picture, SightUnusable, begins, picture_ids
 from shared.catalog.identity import RequestedIdentity
 from shared.errors import EngineFailed, PictureUnusable, UnsupportedFeature
 
@@ -28,10 +28,6 @@ _STOPPED = 2  # as llama_decode answers when it was aborted
 _NODES = 16
 #: Seconds between two signs of life while a picture is encoded.
 _ALIVE = 1.0
-
-
-class SightUnusable(Exception):
-    """The projector cannot be used, in words for a person."""
 
 
 class Sight:

@@ -150,7 +150,8 @@ class WarmStore:
         held = [one for one in self._parked if one.data is not None]
         if len(self._chat.state.tokens) >= WORTH_PARKING:
             copied = self.memory.copy(self._chat, UNBOUNDED)
-            held += [] if copied is None else [copied]
+            if copied is not None:
+                held.append(copied)
         written = 0
         for one in sorted(held, key=lambda parked: -parked.state.used):
             if until():

@@ -14,8 +14,8 @@ import msgspec
 
 from modeld.engine.openvino.library import Library, reason_of
 from modeld.engine.openvino.pipeline import Plan
-from modeld.engine.openvino.sight import Sight, SightUnusable
-from modeld.engine.pictures import begins, picture_end
+from modeld.engine.openvino.sight import Sight
+from modeld.engine.pictures import SightUnusable, begins, picture_end
 from modeld.engine.there import there
 from shared.catalog.several import WORDS
 from shared.errors import EngineFailed

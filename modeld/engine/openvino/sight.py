@@ -20,17 +20,13 @@ from modeld.engine.openvino.library import Library, reason_of
 from modeld.engine.openvino.pipeline import Plan
 from modeld.engine.openvino.pixels import read_optics, squares
 from modeld.engine.openvino.views import FAMILIES, View
-from modeld.engine.pictures import Picture, picture_ids
+from modeld.engine.pictures import Picture, SightUnusable, picture_ids
 from shared.catalog.several import PICTURES
 from shared.errors import EngineFailed
 
 #: How often a cancel is looked for while a square is encoded.
 _LOOK_MS = 20
 _ALIVE_LOOKS = 50
-
-
-class SightUnusable(Exception):
-    """Pictures cannot be taken, in words for a person."""
 
 
 class Sight:
