@@ -7,6 +7,8 @@ import zipfile
 from pathlib import Path
 
 FILE = "def add(a, b):\n    return a + b\n"
+#: the one folder of that file system; with no workspace file around it, which the editor may read too late
+FOLDER = "memfs:/far"
 
 _MANIFEST = {
     "name": "memory",
@@ -65,10 +67,3 @@ def memory_extension(target: Path) -> Path:
         package.writestr("extension/package.json", json.dumps(_MANIFEST))
         package.writestr("extension/extension.js", _SOURCE % json.dumps(FILE))
     return target
-
-
-def virtual_workspace(folder: Path) -> Path:
-    """A workspace file whose one folder is on no disk."""
-    path = folder / "far.code-workspace"
-    path.write_text(json.dumps({"folders": [{"uri": "memfs:/far", "name": "far"}]}), encoding="utf-8")
-    return path

@@ -269,7 +269,7 @@ class Editor:
 
     def address(self, **query: str) -> str:
         """The address of a window, on the workspace unless the query names another place."""
-        asked = query if "workspace" in query else {"folder": str(self.workspace), **query}
+        asked = {"folder": str(self.workspace), **query}
         return self.url + "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in asked.items())
 
 

@@ -69,10 +69,15 @@ class Window:
         while not (answer := what()):
             if time.monotonic() > deadline:
                 self.shot(f"failed-{os.getpid()}")
-                said = self.chat.inner_text()[-1500:]
-                raise AssertionError(f"not within {seconds} s: {label}\nstatus: {self.status()}\nchat: {said}")
+                raise AssertionError(f"not within {seconds} s: {label}\n{self._seen_now()}")
             self.page.wait_for_timeout(LOOK_MS)
         return answer
+
+    def _seen_now(self) -> str:
+        """What a person would look at first."""
+        bar = self.page.locator(".part.sidebar")
+        side = str(bar.inner_text())[-500:] if bar.count() else ""
+        return f"status: {self.status()}\nside bar: {side}\nchat: {self.chat.inner_text()[-1500:]}"
 
     def shot(self, name: str) -> Path:
         """Keep a picture of the window."""

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from clients.home import Home
-from clients.memory_extension import virtual_workspace
+from clients.memory_extension import FOLDER
 from clients.vscode import Editor
 from clients.vscode_window import Window
 
@@ -50,16 +50,16 @@ def test_a_killed_daemon_is_said_and_the_next_one_answers(scripted: Home, window
 
 
 def test_a_second_window_asks_before_it_takes_the_model(
-    scripted: Home, editor: Editor, window: Window, status: Status, open_window: Callable[..., Window]
+    editor: Editor, window: Window, status: Status, open_window: Callable[..., Window]
 ) -> None:
     """The second one is on a virtual workspace: its files are on no disk."""
     mine = _only_bridge(window)
     window.turn("quince", "quince11")
     assert status()["active"]["name"] == "alpha"
-    second = open_window(workspace=str(virtual_workspace(scripted.folder))).ready()
+    second = open_window(folder=FOLDER).ready()
     assert len(editor.bridges()) == 2
     row = second.page.locator(".explorer-folders-view .monaco-list-row", has_text="far.py")
-    second.until(row.count, "its file is listed", 30)
+    second.until(row.count, "its file is listed")
     row.dblclick()
     second.until(lambda: "def add" in second.text(), "a file that is on no disk")
     second.pick("beta")
