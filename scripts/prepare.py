@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from steps import PYTHON, ROOT, VENV, StepFailed, fail, quiet, say, shown
 
 STAMP = VENV / "modeld-setup.json"
 LOG = ROOT / ".work" / "setup.log"
+#: a third of llama.cpp's build is for programs that the binding does not have
+LLAMA_CMAKE = ROOT / "scripts" / "llama.cmake"
 NETWORK = "Check the network and the package index pip is set up with, then run the same command again."
 
 
@@ -131,8 +134,14 @@ def _install(extras: set[str]) -> set[str]:
         "--constraint", ROOT / "constraints.txt", "--editable", target,
     ]  # fmt: skip
     label = f"installing modeld with {', '.join(sorted(extras)) or 'nothing more'}{note}"
-    quiet(label, command, log=LOG, remedy=NETWORK)
+    quiet(label, command, log=LOG, remedy=NETWORK, environ=_build_environ())
     return extras
+
+
+def _build_environ() -> dict[str, str]:
+    """What the build of llama.cpp leaves out, before what the user asks of CMake."""
+    ours = shlex.quote(f"-DCMAKE_PROJECT_llama_cpp_INCLUDE={LLAMA_CMAKE.as_posix()}")
+    return {**os.environ, "CMAKE_ARGS": f"{ours} {os.environ.get('CMAKE_ARGS', '')}".strip()}
 
 
 def _try_install(extra: str, have: set[str]) -> set[str]:
