@@ -46,8 +46,8 @@ class Planner:
         """The arithmetic of loading `target` in place of what is resident. Raises UnsupportedFeature."""
         engine = await self._arithmetic(entry, target)
         adapters = await anyio.to_thread.run_sync(_sizes_of, target.adapters) if target.adapters else 0
-        beside = (target.projector,) if target.projector else ()
-        projector = await anyio.to_thread.run_sync(_sizes_of, beside) if beside else 0
+        beside = entry.projector and target.projector  # a folder's graph is counted with the folder
+        projector = await anyio.to_thread.run_sync(_sizes_of, (beside,)) if beside else 0
         memory = self._read_memory()  # last, since asking takes its time
         free = min(memory.free + self._given_back(), memory.total)
         seen = policy.DeviceMemory(device=memory.device, total=memory.total, free=free)

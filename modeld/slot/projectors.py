@@ -1,7 +1,8 @@
-"""Projectors that ended a worker: their models are loaded for words, until another file stands in their place.
+"""Files by which models see that ended a worker: the model is loaded for words, until another file stands there.
 
-A vision part that cannot be read leaves a model for words by itself. One that native code stumbles over ends the whole
-process instead, at the load or at the first picture; without this each next prompt would run into the same again.
+Of a GGUF file that is its projector, of an OpenVINO folder its graph of pictures. One that cannot be read leaves a
+model for words by itself. One that native code stumbles over ends the whole process instead, at the load or at the
+first picture; without this each next prompt would run into the same again.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from shared.catalog.entry import ModelEntry
+from shared.catalog.several import sight_path
 
 Signature = tuple[int, int, int] | None
 
@@ -34,16 +36,17 @@ class Projectors:
         self._left_out: dict[str, str] = {}
 
     def note(self, path: str, reason: str) -> str:
-        """A worker that had this projector ended so; what to tell of it, behind the reason."""
+        """A worker that saw by this file ended so; what to tell of it, behind the reason."""
         self._bad[path] = self._look(path), reason
-        return f"the projector {os.path.basename(path)} is left out of the next load, which is for words alone"
+        return f"{os.path.basename(path)}, by which it sees, is left out of the next load, which is for words alone"
 
     def without(self, entry: ModelEntry) -> ModelEntry:
         """The entry as it may be loaded."""
-        if not self._reason(entry.projector):
+        path = sight_path(entry)
+        if not self._reason(path):
             self._left_out.pop(entry.path, None)
             return entry
-        self._left_out[entry.path] = entry.projector
+        self._left_out[entry.path] = path
         return msgspec.structs.replace(entry, projector="", vision=False)
 
     def warnings(self, entry: ModelEntry) -> list[str]:
@@ -51,7 +54,7 @@ class Projectors:
         left_out = self._left_out.get(entry.path, "")
         reason = self._reason(left_out)
         name = os.path.basename(left_out)
-        return [f"images are refused: the projector {name} ended the engine ({reason})"] if reason else []
+        return [f"images are refused: {name}, by which it sees, ended the engine ({reason})"] if reason else []
 
     def _reason(self, path: str) -> str:
         known = self._bad.get(path) if path else None

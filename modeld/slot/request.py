@@ -6,6 +6,8 @@ import msgspec
 
 from shared.catalog.entry import ModelEntry
 from shared.catalog.identity import AUTO, RequestedIdentity, ResolvedIdentity
+from shared.catalog.servable import sees
+from shared.catalog.several import sight_path
 from shared.errors import BackendMismatch, BackendUnavailable, ModelLoadFailed
 from shared.protocol.api import ActiveModel, LoadConfig, Sampling
 from shared.remedy import install_command
@@ -35,7 +37,7 @@ def identity_of(entry: ModelEntry, config: LoadConfig, backend: str) -> Requeste
         copies=entry.copies,
         min_ctx=config.min_ctx,
         adapters=tuple(config.adapters),
-        projector=entry.projector if backend == "llama" else "",
+        projector=sight_path(entry) if sees(entry, backend) else "",
         **fields,  # type: ignore[arg-type]
     )
 

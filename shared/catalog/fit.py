@@ -104,10 +104,10 @@ def unpacked_bytes(facts: Facts) -> int:
 _UNPACKED = {"Q4_0": (20, 18), "Q4_1": (20, 20), "Q8_0": (36, 34), "Q4_K": (160, 144), "Q6_K": (320, 210)}
 
 
-def kv_bytes(facts: Facts, num_ctx: int, kv_type: str = "f16", *, lanes: int = 1, full_window: bool = False) -> int:
-    """Bytes of attention memory for `num_ctx` tokens in all, and of recurrent state for `lanes` sequences.
+def kv_bytes(facts: Facts, num_ctx: int, kv_type: str = "f16", *, full_window: bool = False) -> int:
+    """Bytes of attention memory for `num_ctx` tokens, and of the recurrent state of one sequence.
 
-    Layers with a sliding window hold `window * lanes` tokens and one batch (as llama.cpp without
+    Layers with a sliding window hold `window` tokens and one batch (as llama.cpp without
     `swa_full`); with `full_window` they hold everything. Overestimates: models whose window pattern is
     not in the table (counted in full), layers that share another layer's memory (gemma3n), V of models
     with compressed attention (deepseek2), models with recurrent layers beside attention (all layers are
@@ -121,9 +121,9 @@ def kv_bytes(facts: Facts, num_ctx: int, kv_type: str = "f16", *, lanes: int = 1
     for span in facts.kv:
         cells = num_ctx
         if span.window and not full_window:
-            cells = min(num_ctx, _padded(span.window * lanes + BATCH))
+            cells = min(num_ctx, _padded(span.window + BATCH))
         elements += span.layers * cells * (span.k + span.v)
-    return elements * numerator // denominator + facts.state_bytes * lanes
+    return elements * numerator // denominator + facts.state_bytes
 
 
 def compute_bytes(facts: Facts, num_ctx: int = 0, batch: int = BATCH) -> int:
@@ -138,9 +138,9 @@ def compute_bytes(facts: Facts, num_ctx: int = 0, batch: int = BATCH) -> int:
     return batch * (facts.vocab_size + 8 * facts.n_embd) * 4 + rows
 
 
-def required_bytes(facts: Facts, num_ctx: int, kv_type: str = "f16", *, lanes: int = 1) -> int:
+def required_bytes(facts: Facts, num_ctx: int, kv_type: str = "f16") -> int:
     """Weights, KV memory and scratch together."""
-    return weights_bytes(facts) + kv_bytes(facts, num_ctx, kv_type, lanes=lanes) + compute_bytes(facts, num_ctx)
+    return weights_bytes(facts) + kv_bytes(facts, num_ctx, kv_type) + compute_bytes(facts, num_ctx)
 
 
 def estimate(

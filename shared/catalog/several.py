@@ -7,11 +7,12 @@ promises (see docs/design/engines.md): such models are refused.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 
 import msgspec
 
-from shared.catalog.entry import Facts
+from shared.catalog.entry import Facts, ModelEntry
 from shared.catalog.scan import IR_LANGUAGE
 
 LANGUAGE = IR_LANGUAGE.removesuffix(".xml")
@@ -29,6 +30,13 @@ def of_several(facts: Facts, graphs: Collection[str], inputs: Mapping[str, str] 
     """The facts of a folder with these graphs; `inputs`: names and shapes of the language graph's, None if unread."""
     unusable = facts.unusable or _unusable(graphs, inputs)
     return msgspec.structs.replace(facts, takes_rows=True, vision=facts.architecture in SEEN, unusable=unusable)
+
+
+def sight_path(entry: ModelEntry) -> str:
+    """The file by which the model sees: its projector, or its folder's graph of pictures; "" of one for words."""
+    if entry.vision and entry.takes_rows:
+        return os.path.join(entry.path, f"{PICTURES}.xml")
+    return entry.projector
 
 
 def _unusable(graphs: Collection[str], inputs: Mapping[str, str] | None) -> str:

@@ -118,7 +118,8 @@ class OpenVinoEngine(KeepsNothing):
         try:
             self._plan = plan
             if takes_rows(folder):
-                self._rows = Rows(library, folder, plan, partial(self.tokenize, special=True))
+                seeing, tokenize = bool(request.identity.projector), partial(self.tokenize, special=True)
+                self._rows = Rows(library, folder, plan, tokenize, seeing=seeing)
                 self._go_on()
             stage = "context"
             self._pipeline = Pipeline(library, folder, vocabulary, plan, self._rows.tensor if self._rows else None)
@@ -154,6 +155,7 @@ class OpenVinoEngine(KeepsNothing):
             bos_policy="",
             reasoning_format="",
             adapters=(),
+            projector=asked.projector,
         )
 
     def _warnings(self, vocabulary: Vocabulary, plan: Plan, made: bool) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ import msgspec
 from modeld.engine.openvino.library import Library, reason_of
 from modeld.engine.openvino.pipeline import Plan
 from modeld.engine.openvino.sight import Sight
+from modeld.engine.openvino.views import FAMILIES
 from modeld.engine.pictures import SightUnusable, begins, picture_end
 from modeld.engine.there import there
 from shared.catalog.several import WORDS
@@ -34,16 +35,26 @@ class _Config(msgspec.Struct):
 class Rows:
     """Of one model; `sight` is None where it is for words alone, and `note` says why."""
 
-    def __init__(self, library: Library, folder: Path, plan: Plan, tokenize: Callable[[str], list[int]]) -> None:
-        """Loads the graphs. Raises RuntimeError (native), OSError and MsgspecError (the configuration)."""
+    def __init__(
+        self, library: Library, folder: Path, plan: Plan, tokenize: Callable[[str], list[int]], *, seeing: bool
+    ) -> None:
+        """Loads the graphs, that of pictures only where it is for `seeing`.
+
+        Raises RuntimeError (native), OSError and MsgspecError (the configuration).
+        """
         config = msgspec.json.decode((folder / "config.json").read_bytes(), type=_Config)
         self._library = library
         self._scale = config.scale_emb
         self._words = library.graph(folder / f"{WORDS}.xml", plan.device, plan.threads)
         self.sight: Sight | None = None
         self.note = ""
+        family = FAMILIES.get(config.model_type)
         try:
-            self.sight = Sight(library, folder, config.model_type, plan, self._of_words([0]).shape[-1], tokenize)
+            if family is None:
+                whose = config.model_type or "it"
+                raise SightUnusable(f"only OpenVINO's own reading of prompts knows how {whose} takes them")
+            if seeing:
+                self.sight = Sight(library, folder, family, plan, self._of_words([0]).shape[-1], tokenize)
         except SightUnusable as error:
             self.note = f"images are refused: {error}"
 

@@ -19,7 +19,7 @@ from modeld.engine.contract import Aborted, AbortFlag
 from modeld.engine.openvino.library import Library, reason_of
 from modeld.engine.openvino.pipeline import Plan
 from modeld.engine.openvino.pixels import read_optics, squares
-from modeld.engine.openvino.views import FAMILIES, View
+from modeld.engine.openvino.views import Family, View
 from modeld.engine.pictures import Picture, SightUnusable, picture_ids
 from shared.catalog.several import PICTURES
 from shared.errors import EngineFailed
@@ -36,7 +36,7 @@ class Sight:
         self,
         library: Library,
         folder: Path,
-        family: str,
+        family: Family,
         plan: Plan,
         width: int,
         tokenize: Callable[[str], list[int]],
@@ -45,10 +45,8 @@ class Sight:
 
         Raises SightUnusable.
         """
-        if family not in FAMILIES:
-            raise SightUnusable(f"only OpenVINO's own reading of prompts knows how {family or 'it'} takes them")
         self.mark = f"<__media_{secrets.token_hex(8)}__>"
-        self._family = FAMILIES[family]
+        self._family = family
         self._tokenize = tokenize
         self._known: OrderedDict[bytes, Any] = OrderedDict()
         self._most = plan.num_ctx

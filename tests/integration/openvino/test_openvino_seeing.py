@@ -21,6 +21,7 @@ from modeld.engine.openvino.sight import Sight
 from modeld.engine.pictures import Picture, open_picture
 from several_graphs import TOKENS, write_seeing
 from shared.catalog.openvino import read_folder
+from shared.catalog.several import PICTURES
 from shared.errors import PictureUnusable
 from tiny_projector import png
 
@@ -28,7 +29,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 LONG = DecodeOptions(max_tokens=24)
 
 
-Opened = Callable[[Path], Bench]
+Opened = Callable[..., Bench]
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +37,12 @@ def opened() -> Iterator[Opened]:
     """Loads a folder."""
     engines: list[OpenVinoEngine] = []
 
-    def load(path: Path) -> Bench:
+    def load(path: Path, *, blind: bool = False) -> Bench:
         abort = AbortFlag()
+        seen_by = "" if blind else str(path / f"{PICTURES}.xml")
         engines.append(OpenVinoEngine(abort))
         engines[-1].prepare()
-        return Bench(engines[-1], engines[-1].load(request_for(path), lambda done, of: None), abort)
+        return Bench(engines[-1], engines[-1].load(request_for(path, projector=seen_by), lambda done, of: None), abort)
 
     yield load
     for engine in engines:
@@ -246,6 +248,19 @@ def test_a_folder_whose_pictures_cannot_be_taken_is_a_model_for_words(
     (warning,) = bench.loaded.warnings
     assert warning.startswith("images are refused: ")
     assert why in warning
+    assert bench.ask(bench.engine.tokenize("words", special=False))
+
+
+def test_one_that_is_to_be_for_words_does_not_touch_its_graph_of_pictures(
+    opened: Opened, folder: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "spoilt"
+    shutil.copytree(folder, path)
+    (path / f"{PICTURES}.xml").write_text("no graph")
+    bench = opened(path, blind=True)
+    assert bench.engine.sight is None
+    assert (bench.loaded.capabilities.vision, bench.loaded.identity.projector) == (False, "")
+    assert not bench.loaded.warnings, "who left it out says so"
     assert bench.ask(bench.engine.tokenize("words", special=False))
 
 

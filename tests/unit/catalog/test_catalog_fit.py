@@ -37,13 +37,12 @@ def test_full_attention_by_hand() -> None:
 def test_window_layers_are_capped() -> None:
     full = 3 * 32768 * 512 * 2
     assert kv_bytes(GEMMA3, 32768) == full + 15 * 1024 * 512 * 2
-    assert kv_bytes(GEMMA3, 32768, lanes=4) == full + 15 * 2560 * 512 * 2
     assert kv_bytes(GEMMA3, 32768, full_window=True) == 6 * full
     assert kv_bytes(GEMMA3, 256) == 18 * 256 * 512 * 2
 
 
-def test_recurrent_state_counts_for_each_sequence() -> None:
-    assert kv_bytes(Facts(state_bytes=1000), 4096, lanes=3) == 3000
+def test_recurrent_state_does_not_grow_with_the_context() -> None:
+    assert kv_bytes(Facts(state_bytes=1000), 4096) == kv_bytes(Facts(state_bytes=1000), 256) == 1000
 
 
 @pytest.mark.parametrize(("vision", "times"), [(False, 2), (True, 3)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 
@@ -10,7 +11,9 @@ import pytest
 from modeld.engine import exits
 from modeld.parts import holds_pictures
 from modeld.slot.projectors import Projectors, Signature
+from modeld.slot.request import identity_of
 from shared.catalog.entry import ModelEntry
+from shared.protocol.api import LoadConfig
 
 pytestmark = pytest.mark.unit
 
@@ -21,7 +24,7 @@ def test_one_that_ended_a_worker_is_left_out_until_the_file_is_another() -> None
     files: dict[str, Signature] = {"/mmproj.gguf": (1, 2, 3)}
     projectors = Projectors(files.get)
     assert projectors.without(MODEL) == MODEL
-    assert "mmproj.gguf is left out" in projectors.note("/mmproj.gguf", "killed by SIGABRT")
+    assert "mmproj.gguf, by which it sees, is left out" in projectors.note("/mmproj.gguf", "killed by SIGABRT")
     blind = projectors.without(MODEL)
     assert (blind.projector, blind.vision) == ("", False)
     assert projectors.without(blind) == blind
@@ -30,11 +33,23 @@ def test_one_that_ended_a_worker_is_left_out_until_the_file_is_another() -> None
     assert projectors.warnings(MODEL) == []
 
 
+def test_a_folder_sees_by_its_graph_of_pictures() -> None:
+    folder = ModelEntry(name="f", path="/seer", source="store", format="openvino", vision=True, takes_rows=True)
+    graph = os.path.join("/seer", "openvino_vision_embeddings_model.xml")
+    assert identity_of(folder, LoadConfig(), "openvino").projector == graph
+    assert identity_of(folder, LoadConfig(), "llama").projector == ""
+    projectors = Projectors(lambda path: (1, 1, 1))
+    projectors.note(graph, "killed by SIGSEGV")
+    blind = projectors.without(folder)
+    assert (blind.vision, identity_of(blind, LoadConfig(), "openvino").projector) == (False, "")
+    assert "openvino_vision_embeddings_model.xml, by which it sees" in str(projectors.warnings(blind))
+
+
 def test_what_was_left_out_is_told_with_how_it_ended() -> None:
     projectors = Projectors(lambda path: (1, 1, 1))
     projectors.note("/mmproj.gguf", "killed by SIGSEGV")
     (told,) = projectors.warnings(projectors.without(MODEL))
-    assert told == "images are refused: the projector mmproj.gguf ended the engine (killed by SIGSEGV)"
+    assert told == "images are refused: mmproj.gguf, by which it sees, ended the engine (killed by SIGSEGV)"
 
 
 def test_pictures_are_found_in_parts() -> None:
