@@ -14,7 +14,7 @@ from typing import Any
 from bench.table import Table
 from clients.home import Home
 from clients.script import write_models, write_script
-from clients.vscode import BROWSER_FLAGS, Editor, copy_workspace, paths
+from clients.vscode import Editor, chromium, copy_workspace
 from clients.vscode_window import VIEWPORT, Window
 from clients.wire import Wire
 
@@ -48,13 +48,10 @@ _FIRST_TEXT = """() => new Promise((resolve) => {
 
 def measure(table: Table) -> None:
     """Rows of the editor."""
-    from playwright.sync_api import sync_playwright
-
-    with Home() as home, sync_playwright() as playwright:
+    with Home() as home, chromium() as browser:
         write_script(home)
         write_models(home, "alpha", "beta")
         home.start("scripted")
-        browser = playwright.chromium.launch(executable_path=paths()["browser"], args=BROWSER_FLAGS)
         with Editor(home) as editor:
             copy_workspace(editor, {"demo.py": "x = 1\n"})
             window = Window(editor, browser.new_page(viewport=VIEWPORT)).open().ready()
@@ -65,7 +62,6 @@ def measure(table: Table) -> None:
             for speed in SPEEDS:
                 _panel(table, home, window, speed)
             _stop(table, home, window)
-        browser.close()
 
 
 def _activation(table: Table, window: Window) -> None:

@@ -42,18 +42,16 @@ LINT: list[Step] = [
 ]
 
 
-def lint(durations: list[tuple[str, float, bool]]) -> None:
-    """All checks at once, each to its end, also where another has failed; what one says stands together."""
+def lint() -> list[tuple[str, float, int, str]]:
+    """All checks at once, each to its end, also where another has failed: name, seconds, exit code and what it said."""
     with ThreadPoolExecutor(len(LINT)) as pool:
-        for (name, _), (code, seconds, output) in zip(LINT, pool.map(_checked, LINT), strict=True):
-            say(f"== {name}\n{output}".rstrip())
-            durations.append((name, seconds, code == 0))
+        return [(step[0], *done) for step, done in zip(LINT, pool.map(_checked, LINT), strict=True)]
 
 
-def _checked(step: Step) -> tuple[int, float, str]:
+def _checked(step: Step) -> tuple[float, int, str]:
     started = time.monotonic()
     code, output = captured(step[1])
-    return code, time.monotonic() - started, output
+    return time.monotonic() - started, code, output
 
 
 def _timed(name: str, command: list[str | Path], environ: dict[str, str] | None = None) -> tuple[str, float, bool]:
@@ -95,10 +93,14 @@ def main(arguments: list[str]) -> int:
     except StepFailed as error:
         return fail(error)
     durations = [("set-up", time.monotonic() - started, True)]
-    lint(durations)
     untested = sorted(set(OPTIONAL) - have)
-    if not only_lint and "editor" not in untested and not _editor_ready():
-        untested = sorted([*untested, "editor"])
+    with ThreadPoolExecutor(1) as beside:  # the editor is mostly fetched
+        checks = beside.submit(lint)
+        if not only_lint and "editor" not in untested and not _editor_ready():
+            untested = sorted([*untested, "editor"])
+        for name, seconds, code, output in checks.result():
+            say(f"== {name}\n{output}".rstrip())
+            durations.append((name, seconds, code == 0))
     if not only_lint:
         environ = {**os.environ, "MODELD_UNTESTED": ",".join(untested)}
         environ["PATH"] = f"{BIN}{os.pathsep}{environ.get('PATH', os.defpath)}"

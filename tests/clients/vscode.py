@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator
@@ -26,7 +27,7 @@ from modeld.engine.backends import SCRIPT_VARIABLE
 ROOT = Path(__file__).resolve().parents[2]
 #: screenshots of every run, for a person to judge; never committed
 SHOTS = ROOT / ".work" / "vscode"
-BROWSER_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+_BROWSER_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 #: bounds for a machine that is busy with something else, not measurements
 START_SECONDS = 180.0
 STEP_SECONDS = 90.0
@@ -69,6 +70,18 @@ def _set_up(*options: str) -> dict[str, str]:
     assert done.returncode == 0, f"it could not be set up:\n{done.stderr[-3000:]}"
     found: dict[str, str] = json.loads(done.stdout)
     return found
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """A headless browser, which leaves nothing in this user's home."""
+    from playwright.sync_api import sync_playwright
+
+    with tempfile.TemporaryDirectory(prefix="md-", ignore_cleanup_errors=True) as own, sync_playwright() as playwright:
+        environ = {**os.environ, "XDG_CONFIG_HOME": own, "XDG_CACHE_HOME": own}
+        launched = playwright.chromium.launch(executable_path=paths()["browser"], args=_BROWSER_FLAGS, env=environ)
+        yield launched
+        launched.close()
 
 
 def run_node(*arguments: str, seconds: float = 120.0) -> subprocess.CompletedProcess[str]:

@@ -11,7 +11,7 @@ import pytest
 from clients.home import Home
 from clients.memory_extension import memory_extension
 from clients.script import write_models, write_script
-from clients.vscode import BROWSER_FLAGS, Editor, copy_workspace, git, paths
+from clients.vscode import Editor, chromium, copy_workspace, git
 from clients.vscode_window import VIEWPORT, Window
 from clients.wire import Asking
 from leaks import Children
@@ -49,12 +49,8 @@ def no_child_left() -> Iterator[None]:
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
     """A headless Chromium."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=paths()["browser"], args=BROWSER_FLAGS)
-        yield chromium
-        chromium.close()
+    with chromium() as launched:
+        yield launched
 
 
 @pytest.fixture(scope="package")
