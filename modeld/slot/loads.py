@@ -157,15 +157,17 @@ class Loads:
         future = self._waiting.pop(effect.job, None)
         target = self._targets.pop(effect.job, None)
         worker = self._workers.pop(effect.job, None)
+        known = self._entries.pop(effect.job, None)
+        # a folder's graph is read by every load of the folder: to leave it out helps over a picture alone
+        projector = known[0].projector if known is not None else ""
         error = effect.error
         if target is not None:
             self.rejections.note(target, error)
-            if error is not None and target.projector and worker in self._slot.crew.crashed:
+            if error is not None and projector and worker in self._slot.crew.crashed:
                 reason = str(error.get("data", {}).get("reason") or "it crashed")
-                told = f"{reason}; {self.projectors.note(target.projector, reason)}"
+                told = f"{reason}; {self.projectors.note(projector, reason)}"
                 error = ModelLoadFailed(model=target.name, stage="worker", reason=told).to_wire()
         self._listeners.pop(effect.job, None)
-        self._entries.pop(effect.job, None)
         self.fraction = 0.0
         if error is not None:
             self._slot.last_error = error

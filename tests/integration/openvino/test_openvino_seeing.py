@@ -251,13 +251,8 @@ def test_a_folder_whose_pictures_cannot_be_taken_is_a_model_for_words(
     assert bench.ask(bench.engine.tokenize("words", special=False))
 
 
-def test_one_that_is_to_be_for_words_does_not_touch_its_graph_of_pictures(
-    opened: Opened, folder: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "spoilt"
-    shutil.copytree(folder, path)
-    (path / f"{PICTURES}.xml").write_text("no graph")
-    bench = opened(path, blind=True)
+def test_one_that_is_to_be_for_words_does_not_see(opened: Opened, folder: Path) -> None:
+    bench = opened(folder, blind=True)
     assert bench.engine.sight is None
     assert (bench.loaded.capabilities.vision, bench.loaded.identity.projector) == (False, "")
     assert not bench.loaded.warnings, "who left it out says so"
