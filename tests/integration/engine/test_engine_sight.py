@@ -16,6 +16,7 @@ from engine_bench import GREEDY, Answer, Engine, Engines, assistant, user
 from modeld.engine.messages import Warm
 from modeld.engine.pictures import MOST_BYTES
 from several_graphs import write_seeing
+from shared.catalog.several import PICTURES
 from shared.errors import ContextOverflow, PictureUnusable, TemplateFailed, UnsupportedFeature
 from shared.protocol.api import Event, Prefill, Prefix, Sampling
 from tiny_gguf import CHATML, write_tiny_gguf
@@ -45,7 +46,8 @@ async def watching(
 ) -> Engine:
     """One of each engine for all tests of what is refused."""
     if request.param == "openvino":
-        return await shared_engines.load("openvino", write_seeing(tmp_path_factory.mktemp("several")))
+        folder = write_seeing(tmp_path_factory.mktemp("several"))
+        return await shared_engines.load("openvino", folder, projector=str(folder / f"{PICTURES}.xml"))
     tiny, projector = request.getfixturevalue("tiny"), request.getfixturevalue("projector")
     return await shared_engines.load("llama", tiny, projector=str(projector))
 
