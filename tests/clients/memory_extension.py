@@ -7,8 +7,8 @@ import zipfile
 from pathlib import Path
 
 FILE = "def add(a, b):\n    return a + b\n"
-#: the one folder of that file system; with no workspace file around it, which the editor may read too late
-FOLDER = "memfs:/far"
+#: the query of a window on its one folder, with its one file open; a workspace file the editor may read too late
+FAR = {"folder": "memfs:/far", "payload": json.dumps([["openFile", "memfs:/far/far.py"]])}
 
 _MANIFEST = {
     "name": "memory",

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from clients.home import Home
-from clients.memory_extension import FOLDER
+from clients.memory_extension import FAR
 from clients.vscode import Editor
 from clients.vscode_window import Window
 
@@ -56,11 +56,8 @@ def test_a_second_window_asks_before_it_takes_the_model(
     mine = _only_bridge(window)
     window.turn("quince", "quince11")
     assert status()["active"]["name"] == "alpha"
-    second = open_window(folder=FOLDER).ready()
+    second = open_window(**FAR).ready()
     assert len(editor.bridges()) == 2
-    row = second.page.locator(".explorer-folders-view .monaco-list-row", has_text="far.py")
-    second.until(row.count, "its file is listed")
-    row.dblclick()
     second.until(lambda: "def add" in second.text(), "a file that is on no disk")
     second.pick("beta")
     answer = second.ask_panel("quince")
