@@ -165,7 +165,7 @@ class Loads:
             self.rejections.note(target, error)
             if error is not None and projector and worker in self._slot.crew.crashed:
                 reason = str(error.get("data", {}).get("reason") or "it crashed")
-                told = f"{reason}; {self.projectors.note(projector, reason)}"
+                told = f"{reason}; {self.projectors.note(target.path, projector, reason)}"
                 error = ModelLoadFailed(model=target.name, stage="worker", reason=told).to_wire()
         self._listeners.pop(effect.job, None)
         self.fraction = 0.0

@@ -91,7 +91,7 @@ class Operation:
             slot.crew.note_exit(worker)  # a crash is told as a crash, before the slot is given back
             valid = bool(getattr(error, "state_valid", False)) and not host.exited.is_set()
             if self._pictured and host.crashed and state.active is not None and state.active.projector:
-                told = slot.loads.projectors.note(state.active.projector, host.exit_reason)
+                told = slot.loads.projectors.note(state.active.path, state.active.projector, host.exit_reason)
                 reason = f"{host.exit_reason} over a picture; {told}"
                 failed = EngineFailed(reason=reason, generation=slot.machine.state.generation)
                 slot.last_error = failed.to_wire()

@@ -35,14 +35,15 @@ class Projectors:
         self._bad: dict[str, tuple[Signature, str]] = {}
         self._left_out: dict[str, str] = {}
 
-    def note(self, path: str, reason: str) -> str:
-        """A worker that saw by this file ended so; what to tell of it, behind the reason."""
+    def note(self, model: str, projector: str, reason: str) -> str:
+        """A worker that saw by this file ended so; what to tell of it, behind the reason. `model`: the model's path."""
+        path = os.path.join(model, projector)
         self._bad[path] = self._look(path), reason
         return f"{os.path.basename(path)}, by which it sees, is left out of the next load, which is for words alone"
 
     def without(self, entry: ModelEntry) -> ModelEntry:
         """The entry as it may be loaded."""
-        path = sight_path(entry)
+        path = os.path.join(entry.path, sight_path(entry))  # of an absolute one that is the path itself
         if not self._reason(path):
             self._left_out.pop(entry.path, None)
             return entry

@@ -7,7 +7,6 @@ promises (see docs/design/engines.md): such models are refused.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping
 
 import msgspec
@@ -33,9 +32,12 @@ def of_several(facts: Facts, graphs: Collection[str], inputs: Mapping[str, str] 
 
 
 def sight_path(entry: ModelEntry) -> str:
-    """The file by which the model sees: its projector, or its folder's graph of pictures; "" of one for words."""
+    """The file by which the model sees: its projector, or its folder's graph of pictures; "" of one for words.
+
+    What lies in the folder is named from there, so that a copy of the folder sees by the same.
+    """
     if entry.vision and entry.takes_rows:
-        return os.path.join(entry.path, f"{PICTURES}.xml")
+        return f"{PICTURES}.xml"
     return entry.projector
 
 

@@ -47,7 +47,7 @@ async def watching(
     """One of each engine for all tests of what is refused."""
     if request.param == "openvino":
         folder = write_seeing(tmp_path_factory.mktemp("several"))
-        return await shared_engines.load("openvino", folder, projector=str(folder / f"{PICTURES}.xml"))
+        return await shared_engines.load("openvino", folder, projector=f"{PICTURES}.xml")
     tiny, projector = request.getfixturevalue("tiny"), request.getfixturevalue("projector")
     return await shared_engines.load("llama", tiny, projector=str(projector))
 

@@ -39,7 +39,7 @@ def opened() -> Iterator[Opened]:
 
     def load(path: Path, *, blind: bool = False) -> Bench:
         abort = AbortFlag()
-        seen_by = "" if blind else str(path / f"{PICTURES}.xml")
+        seen_by = "" if blind else f"{PICTURES}.xml"
         engines.append(OpenVinoEngine(abort))
         engines[-1].prepare()
         return Bench(engines[-1], engines[-1].load(request_for(path, projector=seen_by), lambda done, of: None), abort)

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 
+import msgspec
 import pytest
 
 from modeld.engine import exits
@@ -24,7 +25,8 @@ def test_one_that_ended_a_worker_is_left_out_until_the_file_is_another() -> None
     files: dict[str, Signature] = {"/mmproj.gguf": (1, 2, 3)}
     projectors = Projectors(files.get)
     assert projectors.without(MODEL) == MODEL
-    assert "mmproj.gguf, by which it sees, is left out" in projectors.note("/mmproj.gguf", "killed by SIGABRT")
+    told = projectors.note("/m.gguf", "/mmproj.gguf", "killed by SIGABRT")
+    assert "mmproj.gguf, by which it sees, is left out" in told
     blind = projectors.without(MODEL)
     assert (blind.projector, blind.vision) == ("", False)
     assert projectors.without(blind) == blind
@@ -35,11 +37,14 @@ def test_one_that_ended_a_worker_is_left_out_until_the_file_is_another() -> None
 
 def test_a_folder_sees_by_its_graph_of_pictures() -> None:
     folder = ModelEntry(name="f", path="/seer", source="store", format="openvino", vision=True, takes_rows=True)
-    graph = os.path.join("/seer", "openvino_vision_embeddings_model.xml")
+    graph = "openvino_vision_embeddings_model.xml"
     assert identity_of(folder, LoadConfig(), "openvino").projector == graph
     assert identity_of(folder, LoadConfig(), "llama").projector == ""
-    projectors = Projectors(lambda path: (1, 1, 1))
-    projectors.note(graph, "killed by SIGSEGV")
+    pulled = msgspec.structs.replace(folder, path="/store/seer", copies=("/seer",))
+    assert identity_of(pulled, LoadConfig(), "openvino").projector == graph, "a copy that is loaded serves on"
+    files: dict[str, Signature] = {os.path.join("/seer", graph): (1, 1, 1)}
+    projectors = Projectors(files.get)
+    projectors.note("/seer", graph, "killed by SIGSEGV")
     blind = projectors.without(folder)
     assert (blind.vision, identity_of(blind, LoadConfig(), "openvino").projector) == (False, "")
     assert "openvino_vision_embeddings_model.xml, by which it sees" in str(projectors.warnings(blind))
@@ -47,7 +52,7 @@ def test_a_folder_sees_by_its_graph_of_pictures() -> None:
 
 def test_what_was_left_out_is_told_with_how_it_ended() -> None:
     projectors = Projectors(lambda path: (1, 1, 1))
-    projectors.note("/mmproj.gguf", "killed by SIGSEGV")
+    projectors.note("/m.gguf", "/mmproj.gguf", "killed by SIGSEGV")
     (told,) = projectors.warnings(projectors.without(MODEL))
     assert told == "images are refused: mmproj.gguf, by which it sees, ended the engine (killed by SIGSEGV)"
 
