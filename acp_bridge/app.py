@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import anyio
 
 from acp_bridge.life import stop_at_signals, stop_with_parent
+from shared.console import guard_streams
 from shared.endpoint.stdio import stdio_stream
 from shared.errors import ModeldError
 from shared.paths import config_file, data_root
@@ -74,6 +75,7 @@ def serve_acp(source: int, output: int) -> int:
     """Serve ACP on two descriptors until the editor goes; gives the exit code."""
     from acp_bridge.acp.server import AcpServer
 
+    guard_streams()
     settings = load_settings(file=config_file())
     root = data_root()
     anyio.run(_serve, AcpServer(lambda: make_core(root, settings), settings), source, output)
@@ -84,6 +86,7 @@ def serve_lsp(source: int, output: int) -> int:
     """Serve LSP on two descriptors until the editor goes; gives the exit code."""
     from acp_bridge.lsp.server import LspServer
 
+    guard_streams()
     root = data_root()
     settings, problem = Settings(), None
     try:

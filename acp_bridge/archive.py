@@ -15,9 +15,11 @@ from acp_bridge.session.database import Listed
 from acp_bridge.session.export import markdown
 from acp_bridge.session.state import Conversation
 from acp_bridge.session.store import Store
+from shared.console import draw
 from shared.errors import ModeldError
 from shared.lease import identity
 from shared.paths import data_root
+from shared.shown import one_line, readable
 from shared.words import as_text
 
 
@@ -51,8 +53,10 @@ async def _export(store: Store, cwd: str | None, options: argparse.Namespace) ->
     text = msgspec.json.encode(conversation).decode() + "\n" if options.json else markdown(conversation)
     if options.output:
         _write(Path(options.output), text)
-    else:
+    elif options.json:
         sys.stdout.write(text)
+    else:
+        draw(readable(text))
     return 0
 
 
@@ -84,10 +88,11 @@ def _show_list(rows: list[Listed], *, as_json: bool) -> int:
         return 0
     for row in rows:
         day = datetime.fromtimestamp(row.updated, UTC)
-        sys.stdout.write(f"{row.id[:8]}  {day:%Y-%m-%d %H:%M}  {row.title or '(no title)'}  {row.cwd}\n")
+        told = f"{row.id[:8]}  {day:%Y-%m-%d %H:%M}  {row.title or '(no title)'}  {row.cwd}"
+        sys.stdout.write(f"{one_line(told)}\n")
     return 0
 
 
 def _failed(reason: str) -> int:
-    sys.stderr.write(f"acp-bridge: {reason}\n")
+    sys.stderr.write(f"acp-bridge: {one_line(reason)}\n")
     return 1

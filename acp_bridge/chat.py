@@ -22,6 +22,7 @@ from acp_bridge.acp.methods.session_prompt import META
 from acp_bridge.session.question import DECLINE, SWITCH
 from acp_bridge.session.turn import sole
 from shared import codes
+from shared.console import LiveLine, draw
 from shared.errors import ModeldError, ModelNotFound
 from shared.protocol.faults import BadAnswer, InvalidParams, MethodNotFound, PeerGone
 from shared.protocol.framing import LineFramer
@@ -29,6 +30,7 @@ from shared.protocol.message import Notification
 from shared.protocol.peer import Peer
 from shared.protocol.requests import Call
 from shared.settings import load_settings
+from shared.shown import one_line, readable
 
 #: How long the bridge may take to end after its input was closed.
 END_LIMIT_S = 2.0
@@ -62,7 +64,7 @@ def chat(options: argparse.Namespace) -> int:
     if not isinstance(error, (ModeldError, PeerGone, BadAnswer)):
         raise error
     told = error.reason if isinstance(error, InvalidParams) else getattr(error, "message", error)
-    print(f"acp-bridge: {told}", file=sys.stderr)
+    print(f"acp-bridge: {one_line(str(told))}", file=sys.stderr)
     return codes.code_of(error) if isinstance(error, ModeldError) else codes.FAILED
 
 
@@ -171,7 +173,7 @@ class Screen:
         self._quiet = quiet
         self._switch = switch
         self._terminal = sys.stderr.isatty()
-        self._line = ""
+        self._progress = LiveLine().show
         self._text: list[str] = []
 
     def whole(self, typed: str, models: Sequence[str]) -> str:
@@ -204,18 +206,10 @@ class Screen:
         if self._quiet or self._error is not None:
             return
         try:
-            sys.stdout.write(text)
-            sys.stdout.flush()
+            draw(readable(text))
         except OSError as error:
             self._error = error
             self.lost.set()
-
-    def _progress(self, line: str) -> None:
-        if not self._terminal or line == self._line:
-            return
-        sys.stderr.write(f"\r\x1b[K{line}")
-        sys.stderr.flush()
-        self._line = line
 
     async def answer(self, call: Call) -> Any:
         """Only the switch question is asked of this client."""
@@ -231,9 +225,9 @@ class Screen:
     async def _ask(self, title: str) -> str:
         self._progress("")
         if not (self._terminal and sys.stdin.isatty()):
-            print(f"{title}\nNot switched; `--switch` says yes.", file=sys.stderr)
+            print(f"{one_line(title)}\nNot switched; `--switch` says yes.", file=sys.stderr)
             return DECLINE
-        print(f"{title}\nSwitch now? [y/N] ", end="", file=sys.stderr, flush=True)
+        print(f"{one_line(title)}\nSwitch now? [y/N] ", end="", file=sys.stderr, flush=True)
         line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
         return SWITCH if line.strip().lower() in ("y", "yes") else DECLINE
 
@@ -260,7 +254,7 @@ class Screen:
         if text and not text.endswith("\n"):
             print(flush=True)
         if numbers:
-            print(summary(numbers), file=sys.stderr)
+            print(one_line(summary(numbers)), file=sys.stderr)
 
 
 def summary(numbers: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ from shared.errors import ModeldError
 from shared.finding import Finding, lines, problems
 from shared.paths import DataRoot, config_file, data_root
 from shared.settings import load_settings
+from shared.shown import one_line
 
 #: How long a report waits for a complete look at the library.
 LOOK_LIMIT_S = 10.0
@@ -34,9 +35,9 @@ def models(*, as_json: bool) -> int:
         _print(msgspec.json.encode({"rows": rows, "reason": core.models.reason}).decode())
         return codes.OK
     for row in core.models.rows:
-        _print(f"{row.name}  {row.state}{f' ({row.reason})' if row.reason else ''}")
+        _print(one_line(f"{row.name}  {row.state}{f' ({row.reason})' if row.reason else ''}"))
     if not rows:
-        _print(core.models.reason)
+        _print(one_line(core.models.reason))
     return codes.OK
 
 

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from shared import private
+from shared.shown import one_line
 
 #: A log is set aside when it grows past this, and this many old ones are kept.
 ROTATE_BYTES = 2 * 1024 * 1024
@@ -22,10 +23,9 @@ class LogFile:
         self._size = 0
 
     def __call__(self, line: str) -> None:
-        """Write one line with its time and pid."""
+        """Write one line with its time and pid, whatever the text holds."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime())
-        text = " ".join(line.splitlines())
-        data = f"{stamp} [{os.getpid()}] {text}\n".encode("utf-8", "replace")
+        data = f"{stamp} [{os.getpid()}] {one_line(line)}\n".encode()
         try:
             self._write(data)
         except OSError:
@@ -55,9 +55,10 @@ def last_lines(path: Path, count: int) -> list[str]:
     lines: list[str] = []
     for each in (path.with_name(f"{path.name}.1"), path):
         try:
-            lines += each.read_text(encoding="utf-8", errors="replace").splitlines()
+            text = each.read_bytes().decode("utf-8", "replace")
         except OSError:
             continue
+        lines += text.removesuffix("\n").split("\n") if text else []  # other separators stand inside of lines
     return lines[-count:] if count > 0 else []
 
 

@@ -21,6 +21,7 @@ from shared.errors import (
     WaitTimeout,
 )
 from shared.settings import SettingInvalid
+from shared.shown import one_line
 from shared.words import is_text
 
 OK = 0
@@ -81,5 +82,6 @@ def ended(program: str, arguments: Sequence[str], work: Callable[[], int]) -> in
     except BrokenPipeError:
         raise  # the reader of our output has gone: `shared.console` ends this without a word
     except OSError as error:
-        sys.stderr.write(f"{program}: {error.filename or 'the system'}: {error.strerror or error}\n")
+        told = one_line(f"{error.filename or 'the system'}: {error.strerror or error}")
+        sys.stderr.write(f"{program}: {told}\n")
         return FAILED

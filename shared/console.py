@@ -1,16 +1,22 @@
-"""The standard streams of a command: three open ones at the start, everything written at the end."""
+"""The standard streams of a command: three open ones at the start, everything written at the end, nothing that acts on
+the terminal in between: whatever is printed goes through one door, which writes it as `shared.shown.escaped` has it.
+"""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any, TextIO, cast
 
 from shared.endpoint.stdio import fill_descriptors
+from shared.shown import escaped, one_line
 
 #: Exit code where the output could not be written.
 UNWRITTEN = 1
+#: Back to the begin of the line, which is then empty.
+_CLEAR = "\r\x1b[K"
 
 
 def command(name: str, work: Callable[[], int]) -> int:
@@ -21,6 +27,8 @@ def command(name: str, work: Callable[[], int]) -> int:
     """
     open_streams()
     _forgiving()
+    os.environ.setdefault("PYTHON_COLORS", "0")  # the interpreter's colours would be shown as escapes
+    guard_streams()
     code = 0
     try:
         try:
@@ -52,6 +60,61 @@ def open_streams() -> None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+
+
+class Door:
+    """A text stream in which nothing acts; `direct` is the one behind it."""
+
+    def __init__(self, direct: TextIO) -> None:
+        self.direct = direct
+
+    def write(self, text: str) -> int:
+        """As of a text stream."""
+        self.direct.write(escaped(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """As of a text stream."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.direct, name)
+
+
+def guard_streams() -> None:
+    """From now on nothing that is printed acts on the terminal. Safe to call again."""
+    sys.stdout, sys.stderr = _guarded(sys.stdout), _guarded(sys.stderr)
+
+
+def _guarded(stream: TextIO) -> TextIO:
+    return stream if isinstance(stream, Door) else cast("TextIO", Door(stream))
+
+
+def draw(text: str, stream: TextIO | None = None) -> None:
+    """Write and flush past the door: our own control sequences, around what is made harmless already."""
+    out = sys.stdout if stream is None else stream
+    direct = out.direct if isinstance(out, Door) else out
+    direct.write(text)
+    direct.flush()
+
+
+class LiveLine:
+    """One line on standard error that changes in place; nothing where that is no terminal."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._shown = ""
+
+    def show(self, line: str) -> None:
+        """Put `line` in the place of the one before; "" gives the line back. It is cut to the width that there is."""
+        if not self._terminal or line == self._shown:
+            return
+        from shutil import get_terminal_size  # half of the time that this module takes to import
+
+        self._shown = line
+        width = get_terminal_size().columns
+        draw(f"{_CLEAR}{one_line(line, max(width - 1, 1))}", sys.stderr)
 
 
 def _forgiving() -> None:

@@ -63,6 +63,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from shared.shown import one_line
 from shared.words import switch_sentence, use_sentence
 
 
@@ -70,7 +71,8 @@ class ModeldError(Exception):
     """Base of the table. Fields are keyword arguments and become attributes.
 
     A class names its `fields`; a field that was not given is None. The message defaults to
-    `summary`, formatted with the fields, and says in one line what to do next.
+    `summary`, formatted with the fields, and says in one line what to do next: whatever a field holds, the message
+    stays one line in which nothing acts.
     """
 
     kind: ClassVar[str] = "internal_error"
@@ -81,7 +83,7 @@ class ModeldError(Exception):
     def __init__(self, message: str | None = None, /, **data: Any) -> None:
         self.data: dict[str, Any] = {name: data.pop(name, None) for name in self.fields}
         self.data.update(data)  # fields of a newer version are kept, not dropped
-        self.message = message if message is not None else self._default_message()
+        self.message = one_line(message if message is not None else self._default_message())
         super().__init__(self.message)
 
     def _default_message(self) -> str:

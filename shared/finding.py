@@ -7,6 +7,8 @@ from typing import Literal
 
 import msgspec
 
+from shared.shown import one_line
+
 Verdict = Literal["ok", "note", "problem"]
 
 
@@ -31,7 +33,8 @@ def lines(findings: Iterable[Finding]) -> list[str]:
     """For people: one line each, and the way out below it."""
     result = []
     for one in findings:
-        result.append(f"{one.verdict:>8}  {one.what}: {one.text}")
+        what = one_line(one.what)
+        result.append(f"{one.verdict:>8}  {what}: {one_line(one.text)}")
         if one.fix:
-            result.append(f"{'':>8}  {'':>{len(one.what)}}  -> {one.fix}")
+            result.append(f"{'':>8}  {'':>{len(what)}}  -> {one_line(one.fix)}")
     return result

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+#: So many lines of one kind are read; the rest is counted.
+FEW = 10
 
 
 def counted(number: int, word: str) -> str:
@@ -30,6 +33,12 @@ def used_by(users: Iterable[str]) -> str:
 def users_named(users: Iterable[str]) -> str:
     """Editors and other clients, each once; that they have no name is no reason to say nothing."""
     return ", ".join(dict.fromkeys(users)) or "another editor"
+
+
+def few(lines: Sequence[str], where: str, most: int = FEW) -> list[str]:
+    """The first of many lines, and how many more there are `where`: what matters beside them must stay in sight."""
+    left = len(lines) - most
+    return [*lines[:most], f"and {left:,} more: {where}"] if left > 0 else list(lines)
 
 
 def is_text(given: str) -> bool:

@@ -18,6 +18,7 @@ from shared.protocol.framing import LineFramer
 from shared.protocol.message import Notification
 from shared.protocol.peer import Peer
 from shared.protocol.requests import Call
+from shared.shown import one_line
 
 if TYPE_CHECKING:
     from acp_bridge.acp.editor import Editor
@@ -152,4 +153,4 @@ def report_defect(method: str, error: BaseException) -> None:
 
     place = traceback.extract_tb(error.__traceback__)[-1:]
     where = f"{place[0].filename}:{place[0].lineno}" if place else "unknown place"
-    sys.stderr.write(f"acp-bridge: {type(error).__name__} in {method} at {where}\n")
+    sys.stderr.write(f"acp-bridge: {type(error).__name__} in {one_line(method)} at {where}\n")

@@ -28,6 +28,7 @@ from shared.errors import ModeldError
 from shared.installed import Installed
 from shared.protocol.faults import InternalFault
 from shared.protocol.message import decode_params
+from shared.shown import one_line
 from shared.version import __version__
 
 if TYPE_CHECKING:
@@ -243,4 +244,4 @@ def report_defect(method: str, error: BaseException) -> None:
 
     place = traceback.extract_tb(error.__traceback__)[-1:]
     where = f"{place[0].filename}:{place[0].lineno}" if place else "unknown place"
-    sys.stderr.write(f"acp-bridge: {type(error).__name__} in {method} at {where}\n")
+    sys.stderr.write(f"acp-bridge: {type(error).__name__} in {one_line(method)} at {where}\n")

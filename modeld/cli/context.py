@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import anyio
 import msgspec
 
 from modeld.cli.client import Connection, reach
+from shared.console import LiveLine
 from shared.paths import DataRoot, config_file, data_root
 from shared.protocol import api
 from shared.settings import Settings, load_settings
+from shared.shown import escaped, one_line
 
 T = TypeVar("T")
 
@@ -75,7 +77,8 @@ def on_busy(options: argparse.Namespace) -> tuple[api.OnBusy, float | None]:
 
 def print_json(value: Any) -> None:
     """One JSON document on stdout, every field written: scripts need no defaults."""
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(complete(value)), indent=2) + b"\n")
+    document = msgspec.json.format(msgspec.json.encode(complete(value)), indent=2).decode()
+    sys.stdout.buffer.write(f"{escaped(document)}\n".encode())  # UTF-8 whatever the terminal's encoding is
     sys.stdout.flush()
 
 
@@ -92,6 +95,20 @@ def complete(value: Any) -> Any:
     return value
 
 
+def lined(value: T) -> T:
+    """A value of the wire for people: each text in it is one line in which nothing acts."""
+    if isinstance(value, str):
+        return cast("T", one_line(value))
+    if isinstance(value, msgspec.Struct):
+        fields = {name: lined(getattr(value, name)) for name in value.__struct_fields__}
+        return cast("T", msgspec.structs.replace(value, **fields))
+    if isinstance(value, dict):
+        return cast("T", {lined(key): lined(item) for key, item in value.items()})
+    if isinstance(value, (list, tuple)):
+        return cast("T", type(value)(lined(item) for item in value))
+    return value
+
+
 def size_text(count: int | None) -> str:
     """Bytes for people."""
     if count is None:
@@ -101,43 +118,30 @@ def size_text(count: int | None) -> str:
     return f"{count / 1e6:.0f} MB"
 
 
-class Progress:
+class Progress(LiveLine):
     """A bar on a terminal, nothing when piped. Goes to stderr, so that stdout stays the result."""
 
-    def __init__(self) -> None:
-        self._shown = ""
-        self._terminal = sys.stderr.isatty()
-
-    def show(self, fraction: float | None, text: str) -> None:
+    def bar(self, fraction: float | None, text: str) -> None:
         """`fraction` 0 to 1, or None for unknown."""
-        if not self._terminal:
-            return
         filled = int((fraction or 0.0) * 30)
         percent = "    " if fraction is None else f"{fraction:4.0%}"
-        line = f"[{'#' * filled}{'.' * (30 - filled)}] {percent} {text}"
-        if line != self._shown:
-            self._shown = line
-            sys.stderr.write(f"\r\x1b[K{line}")
-            sys.stderr.flush()
+        self.show(f"[{'#' * filled}{'.' * (30 - filled)}] {percent} {text}")
 
     def end(self) -> None:
         """Give the line back."""
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-            self._shown = ""
+        self.show("")
 
 
 def show_event(progress: Progress, event: api.Event) -> None:
     """Queue and load events of a call as progress."""
     match event:
         case api.Queued():
-            progress.show(None, f"waiting at place {event.position} behind {', '.join(event.ahead) or 'nobody'}")
+            progress.bar(None, f"waiting at place {event.position} behind {', '.join(event.ahead) or 'nobody'}")
         case api.Loading():
             unloads = f", unloading {event.unloads}" if event.unloads else ""
-            progress.show(event.fraction, f"loading {event.model}{unloads}")
+            progress.bar(event.fraction, f"loading {event.model}{unloads}")
         case api.JobProgress():
             fraction = event.done / event.total if event.total else None
-            progress.show(fraction, f"{event.label} {size_text(event.done)}")
+            progress.bar(fraction, f"{event.label} {size_text(event.done)}")
         case _:
             return

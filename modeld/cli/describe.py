@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from modeld.cli.client import Connection
-from modeld.cli.context import Context, load_config, print_json, size_text
+from modeld.cli.context import Context, lined, load_config, print_json, size_text
 from modeld.cli.naming import by_name
 from shared import codes
 from shared.catalog.fit import SOURCES
@@ -19,6 +19,7 @@ def main(options: argparse.Namespace) -> int:
     if options.json:
         print_json(info)
         return codes.OK
+    info = lined(info)
     able = [name for name in ("tools", "thinking", "vision", "fim", "embedding_only") if getattr(info, name)]
     print(f"{info.name}: {info.architecture}, {info.parameters / 1e6:.0f} M parameters, {size_text(info.size_bytes)}")
     print(f"  backend   {info.backend}" if info.servable else f"  not servable: {info.reason}")

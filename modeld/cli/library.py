@@ -10,12 +10,13 @@ from pathlib import Path
 import anyio
 
 from modeld.cli.client import reach
-from modeld.cli.context import Context, print_json, size_text
+from modeld.cli.context import Context, lined, print_json, size_text
 from shared import codes
 from shared.errors import ModeldError
 from shared.protocol import api
 from shared.remedy import called, install_command
-from shared.words import is_text
+from shared.shown import one_line
+from shared.words import few, is_text
 
 #: A command waits this long for a cold scan of a big library to finish.
 SCAN_SECONDS = 20.0
@@ -35,8 +36,8 @@ def main(options: argparse.Namespace) -> int:
     print(table(result.rows) if result.rows else f"no models: `{called('modeld')} pull starter` fetches a small one")
     for line in next_steps(result.rows, called("modeld")):
         print(line)
-    for problem in result.problems:
-        print(f"modeld: {problem}", file=sys.stderr)
+    for line in few(result.problems, f"`{called('modeld')} library --json`"):
+        print(f"modeld: {one_line(line)}", file=sys.stderr)
     return codes.OK
 
 
@@ -89,7 +90,7 @@ def table(rows: Sequence[api.LibraryRow]) -> str:
             row.quantization or "-",
             row.reason,
         )
-        for row in rows
+        for row in map(lined, rows)
     ]
     widths = [max(len(line[column]) for line in (head, *body)) for column in range(len(head))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in (head, *body)]

@@ -8,7 +8,7 @@ import anyio
 import msgspec
 
 from modeld.cli.client import Connection, reach
-from modeld.cli.context import Context, Progress, print_json, show_event, size_text
+from modeld.cli.context import Context, Progress, lined, print_json, show_event, size_text
 from modeld.cli.library import SCAN_SECONDS
 from shared import codes
 from shared.errors import DaemonError
@@ -30,7 +30,8 @@ def main(options: argparse.Namespace) -> int:
     if options.json:
         print_json(result)
     else:
-        print(f"{result.name} is in the library ({size_text(result.size_bytes)}): {result.path}")
+        told = lined(result)
+        print(f"{told.name} is in the library ({size_text(told.size_bytes)}): {told.path}")
         if asked is None:
             start, install = called("modeld"), called("acp-bridge")
             print(f"Next: `{start} start`, then `{install} install zed` (or jetbrains, vscode, neovim).")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from shared.console import guard_streams
 from shared.errors import ModeldError
 
 USAGE = """usage: modeld serve [--backend auto|llama|openvino|none] [--quiet]
@@ -14,6 +15,7 @@ is a standby: it takes over when that one crashes."""
 
 def main(arguments: list[str]) -> int:
     """Parsed by hand: this is the start path, and argparse costs as much as the rest of it."""
+    guard_streams()
     backend: str | None = None
     quiet = False
     rest = list(arguments)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from modeld.cli.context import size_text
+from modeld.cli.context import lined, size_text
 from shared.protocol import api
 from shared.words import counted
 
 
 def text(status: api.Status) -> str:
     """Some lines, without a newline at the end."""
+    status = lined(status)
     return "\n".join(
         [
             (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from modeld.cli.context import size_text
+from modeld.cli.context import lined, size_text
 from modeld.cli.statustext import age
 from shared.protocol import api
 
@@ -37,6 +37,7 @@ class View:
     def lines(self, status: api.Status, *, width: int, since: float = 0.0, away: str = "") -> list[str]:
         """The picture, no line wider than `width`. `since`: its age in seconds; `away`: modeld is gone."""
         width = max(width, NARROWEST)
+        status = lined(status)
         plain = [
             self._head(status, width, away),
             "",

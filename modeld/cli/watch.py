@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import AsyncIterator
 
 import anyio
@@ -13,6 +12,7 @@ from modeld.cli.client import reach
 from modeld.cli.context import Context, complete
 from modeld.cli.statustext import text
 from modeld.cli.statusview import View
+from shared.console import draw
 from shared.errors import DaemonError
 from shared.protocol import api
 
@@ -67,13 +67,13 @@ async def picture(context: Context) -> int:
             shown.append(status)
             changed[0].set()
 
-    _write("\x1b[?1049h\x1b[?25l")
+    draw("\x1b[?1049h\x1b[?25l")
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(read)
             await _draw(view, shown, changed)
     finally:
-        _write("\x1b[?25h\x1b[?1049l")
+        draw("\x1b[?25h\x1b[?1049l")
     return 0
 
 
@@ -96,9 +96,4 @@ async def _draw(view: View, shown: list[api.Status | None], changed: list[anyio.
         since = 0.0 if away else anyio.current_time() - came
         lines = view.lines(latest, width=size.columns, since=since, away=away)[: size.lines - 1]
         # home, each line cleared behind its end, the rest cleared: no flicker
-        _write("\x1b[H" + "".join(f"{line}\x1b[K\r\n" for line in lines) + "\x1b[J")
-
-
-def _write(words: str) -> None:
-    sys.stdout.write(words)
-    sys.stdout.flush()
+        draw("\x1b[H" + "".join(f"{line}\x1b[K\r\n" for line in lines) + "\x1b[J")

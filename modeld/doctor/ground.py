@@ -18,7 +18,7 @@ from shared.protocol import api
 from shared.remedy import install_command
 from shared.settings import SettingInvalid, Settings, load_settings
 from shared.version import __version__
-from shared.words import counted
+from shared.words import counted, few
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -183,7 +183,7 @@ def memory_and_models(where: DataRoot, limits: Settings, *, resident: bool) -> l
         entries, problems = library.rows(), library.problems
     finally:
         library.close()
-    rows += [Finding(what="library", verdict="note", text=one) for one in problems]
+    rows += [Finding(what="library", verdict="note", text=one) for one in few(problems, "`modeld library --json`")]
     if not entries:
         rows.append(Finding(what="library", verdict="note", text="no models", fix="`modeld pull starter` fetches one"))
         return rows

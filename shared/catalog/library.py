@@ -30,6 +30,7 @@ from shared.clock import Clock, SystemClock
 from shared.errors import ModelLoadFailed, ModelNotFound
 from shared.paths import DataRoot
 from shared.settings import Settings
+from shared.shown import one_line
 
 FIRST_WAIT = 1.0
 MAX_AGE = 10.0
@@ -116,7 +117,7 @@ class Library:
     def problems(self) -> list[str]:
         """What could not be read in the last pass, one line each, for people."""
         with self._lock:
-            return list(self._problems)
+            return [one_line(problem) for problem in self._problems]
 
     @property
     def revision(self) -> int:

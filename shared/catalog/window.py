@@ -8,6 +8,8 @@ from itertools import repeat
 from operator import length_hint
 from typing import Literal, Protocol
 
+from shared.shown import one_line
+
 FIRST_READ = 64 * 1024
 WINDOW = 256 * 1024
 READ_LIMIT = 32 * 1024 * 1024
@@ -39,9 +41,9 @@ class HeaderRejected(Exception):
     """The file cannot be used; `fault` says which kind of reason, `reason` says it in words."""
 
     def __init__(self, fault: Fault, reason: str) -> None:
-        super().__init__(reason)
         self.fault = fault
-        self.reason = reason
+        self.reason = one_line(reason)
+        super().__init__(self.reason)
 
 
 class Window:

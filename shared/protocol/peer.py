@@ -35,6 +35,7 @@ from shared.protocol.message import (
 )
 from shared.protocol.outbox import Outbox
 from shared.protocol.requests import Call, CancelParams, Pending, cancel_params
+from shared.shown import one_line
 
 if TYPE_CHECKING:
     from anyio.abc import ByteStream, TaskGroup
@@ -382,5 +383,5 @@ def _report_defect(method: str, error: BaseException) -> None:
     import sys
     import traceback  # only for a defect
 
-    sys.stderr.write(f"defect while handling {method}:\n")
+    sys.stderr.write(f"defect while handling {one_line(method)}:\n")
     traceback.print_exception(error, file=sys.stderr)

@@ -1,0 +1,108 @@
+"""What acts is an escape, one line stays one line, Markdown holds no link that was not meant."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hostile import HOSTILE, raw
+from shared import shown
+from shared.errors import ModelNotFound
+from shared.shown import code_span, cut, escaped, fenced, in_markdown, one_line, readable, title
+
+TEXTS = st.text(st.characters(codec=None) | st.sampled_from("\x1b\x9b\n\t\r\u202e\u200d`[]<\\"))
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_nothing_that_acts_is_left(kind: str) -> None:
+    for make in (escaped, one_line, readable, in_markdown, title, code_span):
+        assert raw(make(HOSTILE[kind])) == [], make
+
+
+def test_every_control_and_format_character_of_unicode_is_shown() -> None:
+    acting = [
+        chr(at) for at in range(sys.maxunicode + 1) if unicodedata.category(chr(at)) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+    ]
+    arabic = set(
+        "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
+    )  # have a shape
+    egyptian = {chr(at) for at in range(0x13430, 0x13440)}
+    left = [each for each in acting if one_line(each) == each]
+    assert set(left) <= arabic | egyptian, [f"{ord(each):x}" for each in left]
+
+
+def test_what_people_write_stays_as_it_is() -> None:
+    for text in ("naïve café", "日本語", "Ελληνικά", "עברית", "نص عربي", "a\\b C:\\new", "🙂 model — 7B…", "█▁▂"):
+        assert escaped(text) == one_line(text) == readable(text) == text
+
+
+def test_an_answer_keeps_its_lines_and_its_joined_pictures() -> None:
+    assert readable("a\n\tb\r\n👨\u200d👩 ❤\ufe0f\x1b[31m") == "a\n\tb\n👨\u200d👩 ❤\ufe0f[31m"
+
+
+@given(TEXTS)
+def test_escapes_are_those_of_json(text: str) -> None:
+    document = json.dumps({"text": text}, ensure_ascii=False)
+    assert json.loads(escaped(document)) == json.loads(json.dumps({"text": text}))
+    assert raw(escaped(document)) == []
+
+
+@given(TEXTS, st.integers(1, 60))
+def test_one_line_is_one_line_of_that_length_and_stable(text: str, most: int) -> None:
+    line = one_line(text, most)
+    assert len(line) <= most
+    assert len(line.splitlines()) <= 1
+    assert one_line(line, most) == line
+    line.encode()
+
+
+def test_what_is_cut_says_so_and_no_escape_is_torn() -> None:
+    assert cut("abcdef", 4) == "abc…"
+    assert one_line("ab\x1bcd", 6) == "ab…"
+    assert one_line("short", 5) == "short"
+
+
+@given(TEXTS)
+def test_markdown_begins_no_link_picture_or_html_outside_code(text: str) -> None:
+    bare = re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", in_markdown(text))
+    bare = re.sub(r"\\[\\\[\]<`]", "", bare)
+    assert not re.search(r"[\[\]<`]", bare), bare
+
+
+def test_code_spans_of_ours_stay_code_in_markdown() -> None:
+    assert in_markdown("`/compact` makes room") == "`/compact` makes room"
+    assert in_markdown("`[x](y)` [x](y)") == "`[x](y)` \\[x\\](y)"
+    assert in_markdown("\\[x](y)") == "\\\\\\[x\\](y)"
+    assert in_markdown("a\n```py\nx[0]\n```\n[b]") == "a\n```py\nx[0]\n```\n\\[b\\]"
+    assert "[x]" not in in_markdown("`a\n\n[x](y) `"), "a paragraph ends what looks like a span over two"
+
+
+@given(TEXTS)
+def test_nothing_ends_its_code_span_or_its_fence(text: str) -> None:
+    span = code_span(text)
+    run = re.match("`+", span)
+    assert run is not None
+    inside = span[run.end() : -run.end()]
+    assert run[0] not in re.findall("`+", inside)
+    assert not any(
+        line.startswith("```") and line.rstrip("`") == "" and len(line) >= len(fence) for fence, line in _fence(text)
+    )
+
+
+def _fence(text: str) -> list[tuple[str, str]]:
+    first, *inside, _last = fenced(text).split("\n")
+    return [(first, line) for line in inside]
+
+
+def test_the_message_of_an_error_is_one_line_whatever_its_fields_hold() -> None:
+    error = ModelNotFound(requested="\n".join(HOSTILE.values()), near=[])
+    assert raw(error.message) == []
+    assert "\n" not in error.message
+    assert len(error.message) <= shown.MESSAGE_MOST
+    assert error.data["requested"].startswith("\x1b"), "the field itself stays as it came"
