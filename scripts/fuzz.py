@@ -1,4 +1,4 @@
-"""`make fuzz`: damaged model headers, and the property tests with many more examples than `make test` gives them.
+"""`make fuzz`: damaged model headers and outputs, and the property tests with many more examples than in `make test`.
 
 Standard library only. Arguments are handed to pytest.
 """
@@ -12,6 +12,8 @@ from pathlib import Path
 
 from prepare import setup
 from steps import PYTHON, StepFailed, fail, shown
+
+DAMAGED = ("fuzz_gguf.py", "fuzz_output.py")
 
 
 def main(arguments: list[str]) -> int:
@@ -33,8 +35,9 @@ def main(arguments: list[str]) -> int:
     environ = dict(os.environ)
     if arguments:
         return shown([*command, *arguments], environ=environ)
-    headers = shown([PYTHON, "tests/fuzz/fuzz_gguf.py", "--seed", str(int(time.time()))], environ=environ)
-    return shown([*command, "tests/unit"], environ=environ) or headers
+    seed = str(int(time.time()))
+    damaged = [shown([PYTHON, f"tests/fuzz/{name}", "--seed", seed], environ=environ) for name in DAMAGED]
+    return shown([*command, "tests/unit"], environ=environ) or max(damaged)
 
 
 if __name__ == "__main__":

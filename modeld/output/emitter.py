@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 
 from modeld.output.callgrammar import Opened
+from shared.nesting import too_deep
 from shared.protocol.api import Event, Generating, ReasoningDelta, TextDelta, Thinking, ToolCall, ToolCallDelta
 
 
@@ -172,11 +173,12 @@ class Emitter:
 
 
 def is_object(text: str) -> bool:
-    """Whether the text is one valid JSON object (RFC 8259: no NaN, no Infinity)."""
+    """Whether the text is one valid JSON object (RFC 8259: no NaN, no Infinity), of a depth that all can read."""
     try:
-        return isinstance(json.loads(text, parse_constant=_refuse), dict)
+        value = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return False
+    return isinstance(value, dict) and not too_deep(value)
 
 
 def _refuse(constant: str) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 
 from modeld.output.reader import Reader, Sink, Steps
+from shared.nesting import loads_json
 
 _OUTSIDE = re.compile(r'["{}\[\],\s]')
 _INSIDE = re.compile(r'["\\\x00-\x1f]')
@@ -99,7 +100,7 @@ def string(reader: Reader) -> Steps[str | None]:
     """The next value if it is a string, decoded; else None (and the value is consumed)."""
     text = yield from raw_value(reader)
     try:
-        value = json.loads(text) if text else None
+        value = loads_json(text) if text else None
     except ValueError:
         return None
     return value if isinstance(value, str) else None

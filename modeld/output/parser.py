@@ -75,6 +75,11 @@ class OutputParser:
         """A stop string was met: everything after it is dropped, decoding may end."""
         return self._stops.stopped
 
+    @property
+    def work(self) -> int:
+        """What the output has cost so far, in looks and copied characters: it grows with the length alone."""
+        return self._reader.work
+
     def feed(self, data: bytes, *, control: bool = False) -> list[Event]:
         """Bytes of the next token or tokens; the events that are certain by now.
 

@@ -9,6 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from shared.nesting import TOO_DEEP, loads_json
+
+#: More rules than any tool's schema has; alternatives within alternatives multiply.
+MOST_RULES = 20_000
 _GAP = r"gap ::= [ \t\n]{0,3}"
 _BASE = {
     "string": r'"\"" char* "\""',
@@ -35,9 +39,9 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 def schema_grammar(schema: str) -> str:
     """EBNF whose root is one JSON value of the schema. Raises ValueError."""
     try:
-        return _Grammar(json.loads(schema)).text()
-    except RecursionError as error:
-        raise ValueError("a schema that is nested too deeply") from error
+        return _Grammar(loads_json(schema)).text()
+    except RecursionError as error:  # a chain of references, each to the next
+        raise ValueError(TOO_DEEP) from error
 
 
 class _Grammar:
@@ -47,6 +51,7 @@ class _Grammar:
         self._schema = schema
         self._rules: dict[str, str] = {}
         self._references: dict[str, str] = {}
+        self._followed: frozenset[str] = frozenset()  # references since the last bracket: none may come again
 
     def text(self) -> str:
         root = self._rule(self._schema)
@@ -54,6 +59,8 @@ class _Grammar:
         return "\n".join([*(f"{name} ::= {body}" for name, body in rules.items()), _GAP]) + "\n"
 
     def _named(self, body: str) -> str:
+        if len(self._rules) >= MOST_RULES:
+            raise ValueError(f"a schema of more than {MOST_RULES} rules")
         name = f"r{len(self._rules)}"
         self._rules[name] = body
         return name
@@ -75,7 +82,7 @@ class _Grammar:
                 return self._union([self._rule(one) for one in schema[key]])
         kind = schema.get("type", "object" if "properties" in schema else None)
         if isinstance(kind, list):
-            return self._union([self._rule({**schema, "type": one}) for one in kind])
+            return self._union([self._rule({**schema, "type": one}) for one in dict.fromkeys(map(str, kind))])
         return self._typed(kind, schema)
 
     def _union(self, choices: list[str]) -> str:
@@ -98,6 +105,8 @@ class _Grammar:
         """A definition of this schema; one that contains itself is named before it is written."""
         if not isinstance(path, str) or not path.startswith("#"):
             raise ValueError(f"reference {path}")
+        if path in self._followed:
+            raise ValueError(f"reference {path} to itself")
         if path not in self._references:
             target = self._schema
             for step in path.split("/")[1:]:
@@ -105,13 +114,20 @@ class _Grammar:
                     raise ValueError(f"reference {path}")
                 target = target[step]
             self._references[path] = name = self._named("")
-            self._rules[name] = inner = self._rule(target)
-            if inner == name:
-                raise ValueError(f"reference {path} to itself")
+            before, self._followed = self._followed, self._followed | {path}
+            self._rules[name] = self._rule(target)
+            self._followed = before
         return self._references[path]
 
+    def _inner(self, schema: Any) -> str:
+        """The rule of what stands behind a bracket: there a definition may come again."""
+        before, self._followed = self._followed, frozenset()
+        name = self._rule(schema)
+        self._followed = before
+        return name
+
     def _array(self, schema: dict[str, Any]) -> str:
-        item = self._rule(schema.get("items", True))
+        item = self._inner(schema.get("items", True))
         least, most = schema.get("minItems", 0), schema.get("maxItems")
         if most == 0:
             return self._named('"[" gap "]"')
@@ -130,7 +146,7 @@ class _Grammar:
             raise ValueError("a member is required that is not described")
         written = begun = '""'
         for name, inner in reversed(properties.items()):
-            member = f'{_literal(json.dumps(name, ensure_ascii=False))} gap ":" gap {self._rule(inner)}'
+            member = f'{_literal(json.dumps(name, ensure_ascii=False))} gap ":" gap {self._inner(inner)}'
             more, first = f'gap "," gap {member} {written}', f"{member} {written}"
             if name not in required:
                 more, first = f"{more} | {written}", f"{first} | {begun}"

@@ -38,10 +38,16 @@ def _properties(parameters: Any) -> dict[str, Any]:
 
 def _kinds(schema: dict[str, Any]) -> set[str]:
     """The JSON types a schema allows, its alternatives included."""
-    kind = schema.get("type")
-    kinds = {kind} if isinstance(kind, str) else {one for one in kind or () if isinstance(one, str)}
-    for key in ("anyOf", "oneOf"):
-        for choice in schema.get(key) or ():
-            if isinstance(choice, dict):
-                kinds |= _kinds(choice)
+    kinds: set[str] = set()
+    waiting = [schema]
+    while waiting:
+        one = waiting.pop()
+        kind = one.get("type")
+        kinds |= {kind} if isinstance(kind, str) else {name for name in _list(kind) if isinstance(name, str)}
+        for key in ("anyOf", "oneOf"):
+            waiting += [choice for choice in _list(one.get(key)) if isinstance(choice, dict)]
     return kinds
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -9,10 +9,10 @@ from modeld.output.emitter import Emitter
 from modeld.output.markers import Markers
 from modeld.output.reader import Reader, Steps
 from modeld.output.tools import ToolBook
+from shared.nesting import DEEPEST, loads_json
 
 _NAME_END = Markers(("{",))
 _KEY_END = Markers((":",))
-_DEEPEST = 32
 
 
 def gemma_call(quote: str, closer: str) -> Parse:
@@ -66,7 +66,7 @@ def gemma_call(quote: str, closer: str) -> Parse:
                 return True
             if (yield from reader.accept(",")):
                 continue
-            if (yield from reader.peek()) == "":
+            if (yield from reader.peek()) in ("", "}", ":"):
                 return False
             out.arguments("" if first else ", ")
             first = False
@@ -75,7 +75,7 @@ def gemma_call(quote: str, closer: str) -> Parse:
 
     def _value(reader: Reader, out: Emitter, depth: int) -> Steps[bool]:
         yield from reader.skip_space()
-        if depth > _DEEPEST:
+        if depth > DEEPEST:
             return False
         if (yield from reader.accept(quote)):
             out.arguments('"')
@@ -98,7 +98,7 @@ def _scalar(reader: Reader, out: Emitter, ends: Markers) -> Steps[bool]:
         return False
     text = {"None": "null", "True": "true", "False": "false"}.get(text.strip(), text.strip())
     try:
-        out.arguments(json.dumps(json.loads(text), ensure_ascii=False))
+        out.arguments(json.dumps(loads_json(text), ensure_ascii=False))
     except ValueError:
         out.arguments(json.dumps(text, ensure_ascii=False))
     return True

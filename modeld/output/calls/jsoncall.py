@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Literal
 
 from modeld.output.emitter import Emitter, is_object
 from modeld.output.jsontext import JsonValue, raw_value, string
 from modeld.output.reader import Reader, Steps
 from modeld.output.tools import ToolBook
+from shared.nesting import loads_json
 
 #: `call`: complete. `cut`: begun and reported, never completed. `text`: not a call.
 Outcome = Literal["call", "cut", "text"]
@@ -25,6 +25,7 @@ class _Members:
     def __init__(self) -> None:
         self.name = ""
         self.call_id = ""
+        self.wrapped = False  # inside `{"function": {...}}`, which is written around a call once
         self.early = ""  # arguments that came before the name
         self.outcome: Outcome | None = None
 
@@ -71,7 +72,8 @@ def _member(reader: Reader, out: Emitter, book: ToolBook, members: _Members, kno
     if key in _NAMES and char == '"':
         members.name = (yield from string(reader)) or ""
         return bool(members.name) and (not known_only or members.name in book)
-    if key == "function" and char == "{":
+    if key == "function" and char == "{" and not members.wrapped:
+        members.wrapped = True
         return (yield from _object(reader, out, book, members, known_only))
     if key in _IDS and char == '"':
         members.call_id = (yield from string(reader)) or ""
@@ -106,7 +108,7 @@ def arguments(reader: Reader, out: Emitter) -> Steps[bool]:
 def plain_arguments(text: str) -> str:
     """Arguments as an object's text: some models write it into a string, or null for none."""
     try:
-        value = json.loads(text)
+        value = loads_json(text)
     except ValueError:
         return text
     if isinstance(value, str) and is_object(value):

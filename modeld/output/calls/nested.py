@@ -10,12 +10,12 @@ from modeld.output.emitter import Emitter
 from modeld.output.markers import Markers
 from modeld.output.reader import Reader, Steps
 from modeld.output.tools import ToolBook
+from shared.nesting import DEEPEST, loads_json
 
 #: Stands before every tag, so that a value may hold tags of its own.
 MARK = "]<]minimax[>["
 _INVOKE = '<invoke name="'
 _ITEM = "item"
-_DEEPEST = 32
 _NEXT = Markers((MARK,))
 _TAG_END = Markers((">",))
 _NAME_END = Markers(('">',))
@@ -73,7 +73,7 @@ def _element(reader: Reader, key: str, depth: int) -> Steps[Any]:
     while True:
         text, mark = yield from reader.line(_NEXT)
         tag, end = yield from reader.line(_TAG_END)
-        if mark is None or end is None or depth > _DEEPEST:
+        if mark is None or end is None or depth > DEEPEST:
             return None
         if tag.startswith("</"):
             return children or text
@@ -87,8 +87,8 @@ def _element(reader: Reader, key: str, depth: int) -> Steps[Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, str):
         try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
+            return loads_json(value)
+        except ValueError:
             return value
     if all(key == _ITEM for key, _ in value):
         return [_plain(one) for _, one in value]

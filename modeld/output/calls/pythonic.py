@@ -14,7 +14,8 @@ from modeld.output.tools import ToolBook
 
 _LONGEST = 256 * 1024
 #: Models write line breaks into strings, which Python allows in none of one quote.
-_BREAKS = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'", re.DOTALL)
+#: A string that never ends is one to the end of the text: each character is looked at once.
+_BREAKS = re.compile(r"\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|'(?:[^'\\]|\\.)*(?:'|\\?\Z)", re.DOTALL)
 
 
 def pythonic_calls(closer: str) -> Parse:

@@ -13,6 +13,7 @@ from modeld.output.emitter import Emitter
 from modeld.output.markers import Markers
 from modeld.output.reader import Reader, Steps
 from modeld.output.tools import ToolBook
+from shared.nesting import loads_json
 
 
 class Tags(NamedTuple):
@@ -181,8 +182,8 @@ def value_of(text: str) -> str:
     """JSON of a value that is no text: JSON, a Python literal, else the text itself."""
     text = text.strip()
     try:
-        return json.dumps(json.loads(text), ensure_ascii=False)
-    except (ValueError, RecursionError):
+        return json.dumps(loads_json(text), ensure_ascii=False)
+    except ValueError:
         pass
     try:
         return json.dumps(ast.literal_eval(text), ensure_ascii=False)
