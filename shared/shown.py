@@ -14,8 +14,10 @@ import re
 
 #: The longest sentence of an error, in characters: a path (4,096 on Linux) has room beside the words.
 MESSAGE_MOST = 6_000
-#: The longest title of a card, a row or a conversation, in characters.
-TITLE_MOST = 200
+#: The longest title of a card, a question or a conversation, in characters.
+TITLE_MOST = 400
+#: The longest name of a model, a client or a server, and the longest piece of code in a title.
+NAME_MOST = 200
 ELLIPSIS = "…"
 
 #: Without a shape, or with one that changes what is read beside it; newline and tab are apart. ZWNJ, ZWJ and the
@@ -73,7 +75,7 @@ def title(text: str, most: int = TITLE_MOST) -> str:
     return in_markdown(one_line(text, most))
 
 
-def code_span(text: str, most: int = TITLE_MOST) -> str:
+def code_span(text: str, most: int = NAME_MOST) -> str:
     """One line of code in Markdown: nothing in `text` ends it."""
     line = one_line(text, most)
     fence = _fence(line, 1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from markdown_it import MarkdownIt
+
 ESC, CSI, OSC = "\x1b", "\x9b", "\x9d"
 #: One of each kind: what a terminal, an editor or a reader's eye would obey.
 HOSTILE: dict[str, str] = {
@@ -36,3 +38,10 @@ def raw(shown: str | bytes) -> list[str]:
     """Every character of it that would act; [] where it is harmless. Line feeds and tabs are the caller's to judge."""
     text = shown.decode("utf-8", "surrogateescape") if isinstance(shown, bytes) else shown
     return [f"U+{ord(each):04X}" for each in _NEVER.findall(text)]
+
+
+def markup(shown: str) -> list[str]:
+    """What a reader of Markdown would make of it beside words and code: links, pictures, HTML."""
+    tokens = MarkdownIt("commonmark").parse(shown)
+    kinds = [each.type for token in tokens for each in (token, *(token.children or []))]
+    return [kind for kind in kinds if kind in ("link_open", "image", "html_inline", "html_block")]

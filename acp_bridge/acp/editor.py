@@ -37,6 +37,7 @@ from acp_bridge.session.face import Command, Finished, Question, ToolFailed
 from acp_bridge.session.forms import Form, FormAnswer
 from shared.errors import ModeldError
 from shared.protocol.faults import BadAnswer, PeerGone
+from shared.shown import MESSAGE_MOST, TITLE_MOST, cut, escaped, in_markdown, one_line, title
 
 if TYPE_CHECKING:
     from acp_bridge.core import Core
@@ -151,13 +152,14 @@ class Editor:
         """See Face."""
         card = PermissionCard(
             tool_call_id=question.card,
-            title=question.title,
+            title=title(question.title),
             kind=question.kind,
             content=items_of(question.items) if question.items else UNSET,
             locations=places_of(question.places) if question.places else UNSET,
         )
         options = [
-            PermissionOption(option_id=answer.id, name=answer.name, kind=answer.kind) for answer in question.answers
+            PermissionOption(option_id=answer.id, name=one_line(answer.name, TITLE_MOST), kind=answer.kind)
+            for answer in question.answers
         ]
         params = RequestPermissionParams(session_id=conversation, tool_call=card, options=options)
         try:
@@ -177,7 +179,11 @@ class Editor:
 
     async def ask_form(self, conversation: str, form: Form) -> FormAnswer:
         """See AsksForms."""
-        params = ElicitationParams(session_id=conversation, message=form.message, requested_schema=form.schema)
+        params = ElicitationParams(
+            session_id=conversation,
+            message=in_markdown(cut(escaped(form.message), MESSAGE_MOST)),
+            requested_schema=labelled(form.schema),
+        )
         try:
             result: ElicitationResult = await self.peer.request("elicitation/create", params, ElicitationResult)
         except (ModeldError, BadAnswer, PeerGone):
@@ -225,6 +231,16 @@ class Editor:
         )
         result: CreateTerminalResult = await self.ask_editor("terminal/create", params, CreateTerminalResult)
         return EditorTerminal(self, conversation, result.terminal_id)
+
+
+def labelled(schema: Any) -> Any:
+    """The schema of a form with what people read in it as single lines; its names and values stay."""
+    if isinstance(schema, dict):
+        return {
+            key: one_line(value) if key in ("title", "description") and isinstance(value, str) else labelled(value)
+            for key, value in schema.items()
+        }
+    return [labelled(each) for each in schema] if isinstance(schema, list) else schema
 
 
 class EditorTerminal:

@@ -6,6 +6,7 @@ from acp_bridge.acp.schema import BooleanConfig, ConfigOption, Mode, ModeState, 
 from acp_bridge.picker import Picker
 from acp_bridge.session.state import MODES, ModeName
 from acp_bridge.thinking import NAMES, THINKING
+from shared.shown import NAME_MOST, TITLE_MOST, one_line
 
 MODEL = "model"
 MODE = "mode"
@@ -43,9 +44,13 @@ def _model(picker: Picker) -> SelectConfig:
     groups = [
         SelectGroup(
             group=group.id,
-            name=group.name,
+            name=one_line(group.name, NAME_MOST),
             options=[
-                SelectOption(value=choice.value, name=choice.name, description=choice.description)
+                SelectOption(
+                    value=choice.value,
+                    name=one_line(choice.name, NAME_MOST),
+                    description=one_line(choice.description, TITLE_MOST),
+                )
                 for choice in group.choices
             ],
         )

@@ -1,4 +1,7 @@
-"""Events of the core as updates of the protocol. Pure, but for remembering which cards the editor has seen."""
+"""Events of the core as updates of the protocol. Pure, but for remembering which cards the editor has seen.
+
+No text from outside acts in them: some editors read titles, remarks and the texts of cards as Markdown.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +47,7 @@ from acp_bridge.session.events import (
     Used,
     UserSaid,
 )
+from shared.shown import TITLE_MOST, escaped, fenced, in_markdown, one_line, title
 
 _RANK = {"pending": 0, "in_progress": 1, "completed": 2, "failed": 2}
 
@@ -69,9 +73,12 @@ class Updates:
         if isinstance(event, Used):
             return [UsageUpdate(used=event.used, size=event.size)]
         if isinstance(event, Titled):
-            return [SessionInfoUpdate(title=event.title)]
+            return [SessionInfoUpdate(title=one_line(event.title, TITLE_MOST))]
         if isinstance(event, PlanSet):
-            entries = [PlanEntry(content=text, priority=weight, status=state) for text, weight, state in event.entries]  # type: ignore[arg-type]
+            entries = [
+                PlanEntry(content=title(text), priority=weight, status=state)  # type: ignore[arg-type]
+                for text, weight, state in event.entries
+            ]
             return [PlanUpdate(entries=entries)]
         return []
 
@@ -79,7 +86,9 @@ class Updates:
         """A paragraph of its own also where the editor joins all chunks to one text."""
         before = "\n\n" if self._mid_text else ""
         self._mid_text = False
-        return AgentMessageChunk(content=TextBlock(text=f"{before}{event.text}\n\n"), message_id=event.message)
+        return AgentMessageChunk(
+            content=TextBlock(text=f"{before}{in_markdown(event.text)}\n\n"), message_id=event.message
+        )
 
     def replay(self, events: Sequence[Shown]) -> list[AnyUpdate]:
         """A saved conversation again, in order, the user's messages included."""
@@ -105,7 +114,7 @@ class Updates:
             return [
                 ToolCallUpdate(
                     tool_call_id=card.card,
-                    title=card.title,
+                    title=title(card.title),
                     kind=card.kind,
                     status=card.status,
                     content=items_of(card.items),
@@ -117,7 +126,7 @@ class Updates:
         return [
             ToolCallChange(
                 tool_call_id=card.card,
-                title=card.title if card.title != seen.title else UNSET,
+                title=title(card.title) if card.title != seen.title else UNSET,
                 kind=card.kind if card.kind != seen.kind else UNSET,
                 status=card.status if card.status != seen.status else UNSET,
                 content=items_of(card.items) if card.items != seen.items else UNSET,
@@ -128,7 +137,7 @@ class Updates:
 
 
 def items_of(items: Sequence[Item]) -> list[CardItem]:
-    """The content of a card."""
+    """The content of a card. Editors read its texts as Markdown: what tools and servers printed stands in a fence."""
     return [_item(item) for item in items]
 
 
@@ -139,7 +148,8 @@ def places_of(places: Sequence[Place]) -> list[Location]:
 
 def _item(item: Item) -> CardItem:
     if isinstance(item, TextItem):
-        return ContentItem(content=TextBlock(text=item.text))
+        text = escaped(item.text)
+        return ContentItem(content=TextBlock(text=fenced(text) if text.strip() else ""))
     if isinstance(item, Change):
         return DiffItem(path=item.path, new_text=item.new, old_text=item.old)
     return TerminalItem(terminal_id=item.terminal)

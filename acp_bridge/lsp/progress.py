@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from acp_bridge.lsp import wire
 from acp_bridge.session.stages import loading_title, queue_title
 from shared.protocol import api
+from shared.shown import one_line
 
 if TYPE_CHECKING:
     from acp_bridge.lsp.protocol import FaceProtocol
@@ -19,11 +20,12 @@ class WorkDone:
         self._protocol = protocol
         self._token = token
         self._last: tuple[str, int | None] = ("", None)
-        self._tell({"kind": "begin", "title": title, "cancellable": True})
+        self._tell({"kind": "begin", "title": one_line(title), "cancellable": True})
 
     def report(self, text: str, fraction: float | None = None) -> None:
         """`fraction` is 0 to 1. The same again is not sent."""
         percentage = None if fraction is None else max(0, min(100, int(fraction * 100)))
+        text = one_line(text)
         if (text, percentage) == self._last:
             return
         self._last = (text, percentage)
@@ -34,7 +36,7 @@ class WorkDone:
 
     def end(self, text: str = "") -> None:
         """Once, whatever happened."""
-        self._tell({"kind": "end", "message": text} if text else {"kind": "end"})
+        self._tell({"kind": "end", "message": one_line(text)} if text else {"kind": "end"})
 
     def _tell(self, value: dict[str, Any]) -> None:
         if self._token is not None:

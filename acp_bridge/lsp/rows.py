@@ -15,6 +15,7 @@ from acp_bridge.picker import RemoteModel, describe
 from acp_bridge.thinking import thinking_levels
 from shared.catalog.fit import Fit
 from shared.protocol.api import LibraryRow, Status
+from shared.shown import NAME_MOST, one_line
 
 RESIDENT_STATES = frozenset({"loading", "unloading", "active", "loaded"})
 
@@ -144,7 +145,7 @@ def _remote(model: RemoteModel, seen: Seen) -> wire.Model:
     context = f", context {model.context:,}" if model.context else ""
     return wire.Model(
         id=model.id,
-        name=model.name,
+        name=one_line(model.name, NAME_MOST),
         group="remote",
         state="remote",
         detail=f"remote, {model.provider}{context}",

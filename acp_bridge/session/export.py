@@ -27,8 +27,11 @@ from acp_bridge.session.events import (
     UserSaid,
 )
 from acp_bridge.session.state import Conversation
+from shared.shown import MESSAGE_MOST, code_span, fenced, in_markdown, title
 
 _BOXES = {"completed": "x", "in_progress": "-", "pending": " "}
+#: What would end the target of a link before its end.
+_ENDS_A_TARGET = re.compile(r"[\x00-\x20()<>\x7f-\x9f]")
 _ENDINGS = {
     "cancelled": "The answer was cancelled.",
     "max_tokens": "The answer was cut at its limit.",
@@ -41,9 +44,12 @@ _ENDINGS = {
 def markdown(conversation: Conversation) -> str:
     """The document, ending in one line break. Nothing in it can break out of its fence."""
     began = datetime.fromtimestamp(conversation.created, UTC)
-    head = [f"# {conversation.title or 'Conversation'}", f"- Folder: `{conversation.cwd}`"]
+    head = [
+        f"# {title(conversation.title) or 'Conversation'}",
+        f"- Folder: {code_span(conversation.cwd, MESSAGE_MOST)}",
+    ]
     if conversation.model:
-        head.append(f"- Model: `{conversation.model}`")
+        head.append(f"- Model: {code_span(conversation.model)}")
     head += [f"- Started: {began:%Y-%m-%d %H:%M} UTC", f"- Id: `{conversation.id}`"]
     return "\n\n".join(["\n".join([head[0], "", *head[1:]]), *_body(conversation.events)]) + "\n"
 
@@ -79,9 +85,9 @@ def _block(event: Saved) -> str:
     if isinstance(event, Card):
         return _card(event)
     if isinstance(event, PlanSet):
-        return "\n".join(f"- [{_BOXES.get(state, ' ')}] {text}" for text, _, state in event.entries)
+        return "\n".join(f"- [{_BOXES.get(state, ' ')}] {title(text)}" for text, _, state in event.entries)
     if isinstance(event, Remark):
-        return _quoted(event.text)
+        return _quoted(in_markdown(event.text))
     if isinstance(event, Compacted):
         return _quoted(f"What was said so far was replaced by this summary:\n\n{event.summary}")
     if isinstance(event, TurnEnded):
@@ -94,18 +100,22 @@ def _part(part: Part) -> str:
     if isinstance(part, TextPart):
         return part.text.strip()
     if isinstance(part, LinkPart):
-        return f"[{part.name}]({part.uri})"
+        return f"[{title(part.name)}]({_ENDS_A_TARGET.sub(_percent, part.uri)})"
     if isinstance(part, ResourcePart):
-        return f"`{part.uri}`\n\n{fenced(part.text)}"
+        return f"{code_span(part.uri, MESSAGE_MOST)}\n\n{fenced(part.text)}"
     if isinstance(part, ImagePart):
         return f"*(an image, {part.mime_type})*"
     return ""
 
 
+def _percent(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8", "replace"))
+
+
 def _card(card: Card) -> str:
     state = "" if card.status == "completed" else f" ({card.status.replace('_', ' ')})"
     shown = [_item(item) for item in card.items]
-    return "\n\n".join([f"**{card.title}**{state}", *filter(None, shown)])
+    return "\n\n".join([f"**{title(card.title)}**{state}", *filter(None, shown)])
 
 
 def _item(item: Item) -> str:
@@ -118,16 +128,9 @@ def _item(item: Item) -> str:
     return fenced(item.text)
 
 
-def _folded(title: str, text: str) -> str:
-    return f"<details>\n<summary>{title}</summary>\n\n{fenced(text)}\n\n</details>"
+def _folded(heading: str, text: str) -> str:
+    return f"<details>\n<summary>{heading}</summary>\n\n{fenced(text)}\n\n</details>"
 
 
 def _quoted(text: str) -> str:
     return "\n".join(f"> {line}".rstrip() for line in text.strip().splitlines())
-
-
-def fenced(text: str, language: str = "") -> str:
-    """A code block whose fence is longer than any run of backticks in it."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{text.rstrip()}\n{fence}"

@@ -21,6 +21,7 @@ from acp_bridge.session.face import ToolFailed
 from acp_bridge.tools import paths
 from acp_bridge.tools.base import Outcome, Plan, ShowItems, parameters
 from acp_bridge.tools.workspace import Workspace, read_text
+from shared.shown import code_span
 
 #: Folders that hold what nobody wrote by hand.
 SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", "target", ".mypy_cache"})
@@ -96,7 +97,7 @@ class FindFiles:
             found = await anyio.to_thread.run_sync(_matching, workspace, pattern, abandon_on_cancel=True)
             return Outcome(text=workspace.cut("\n".join(found) or "(no file matches)"))
 
-        return Plan(title=f"Find {pattern}", kind="search", effect=effect)
+        return Plan(title=f"Find {code_span(pattern)}", kind="search", effect=effect)
 
 
 class SearchText:
@@ -127,7 +128,7 @@ class SearchText:
             shown = workspace.cut("\n".join(found) or "(nothing matches)")
             return Outcome(text=shown, items=[TextItem(text=shown)])
 
-        return Plan(title=f"Search for {pattern}", kind="search", effect=effect)
+        return Plan(title=f"Search for {code_span(pattern)}", kind="search", effect=effect)
 
 
 async def _search(workspace: Workspace, compiled: re.Pattern[str], files: str) -> list[str]:

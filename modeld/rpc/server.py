@@ -17,7 +17,7 @@ from shared.protocol import api
 from shared.protocol.faults import MethodNotFound
 from shared.protocol.framing import LineFramer
 from shared.protocol.peer import Peer
-from shared.shown import TITLE_MOST, one_line
+from shared.shown import NAME_MOST, one_line
 
 if TYPE_CHECKING:
     from anyio.abc import ByteStream
@@ -150,7 +150,7 @@ class Server:
             call.after_response(call.peer.close)
             raise
         # what others are told and the log says: one line in which nothing acts, whatever the client calls itself
-        name = one_line(params.client.name, TITLE_MOST) or "a client"
+        name = one_line(params.client.name, NAME_MOST) or "a client"
         connection.info = msgspec.structs.replace(params.client, name=name)
         connection.protocol = params.protocol
         connection.client = Client(connection.number, name)

@@ -14,7 +14,7 @@ from shared.catalog.entry import Facts, ModelEntry
 from shared.catalog.places import RANK
 from shared.catalog.scan import Candidate
 from shared.catalog.servable import backends
-from shared.shown import TITLE_MOST, one_line
+from shared.shown import NAME_MOST, one_line
 
 _PROJECTOR_ORDER = ("F16", "BF16", "Q8_0", "F32")
 
@@ -153,11 +153,11 @@ def _entry(written: str, parts: list[Found], problem: str) -> ModelEntry:
     """What a file says of itself in words is one line in which nothing acts, from here on."""
     first = parts[0]
     told = first.record.facts
-    facts = msgspec.structs.replace(told, architecture=one_line(told.architecture, TITLE_MOST))
+    facts = msgspec.structs.replace(told, architecture=one_line(told.architecture, NAME_MOST))
     problem = one_line(problem or first.record.fault)
     fields: dict[str, Any] = {name: getattr(facts, name) for name in Facts.__struct_fields__}
     fields["format"] = first.candidate.format
-    fields["title"] = one_line(written, TITLE_MOST)
+    fields["title"] = one_line(written, NAME_MOST)
     if len(parts) > 1:
         fields.update(_summed(parts))
     able, reasons = backends(msgspec.convert(fields, Facts) if len(parts) > 1 else facts, shards=len(parts))

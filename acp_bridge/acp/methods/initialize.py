@@ -13,6 +13,7 @@ from acp_bridge.acp.schema import (
     InitializeParams,
     InitializeResult,
 )
+from shared.shown import NAME_MOST, one_line
 from shared.version import __version__
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ async def handle(server: AcpServer, call: Call) -> InitializeResult:
     params = call.params(InitializeParams)
     server.offers = params.client_capabilities or params.capabilities or ClientCapabilities()
     info = params.client_info or params.info or Implementation()
-    server.client = info.title or info.name or server.client
+    server.client = one_line(info.title or info.name, NAME_MOST) or server.client
     call.after_response(server.start_core)
     return InitializeResult(
         protocol_version=PROTOCOL_VERSION,

@@ -12,6 +12,7 @@ from msgspec import UNSET
 from acp_bridge.acp.errors import invalid
 from acp_bridge.acp.schema import ListSessionsParams, ListSessionsResult, SessionInfo
 from acp_bridge.session.database import PAGE, Listed
+from shared.shown import TITLE_MOST, one_line
 
 if TYPE_CHECKING:
     from acp_bridge.acp.server import AcpServer
@@ -33,7 +34,7 @@ def _info(row: Listed) -> SessionInfo:
         session_id=row.id,
         cwd=row.cwd,
         additional_directories=row.roots,
-        title=row.title or UNSET,
+        title=one_line(row.title, TITLE_MOST) or UNSET,
         updated_at=datetime.fromtimestamp(row.updated, UTC).isoformat().replace("+00:00", "Z"),
     )
 

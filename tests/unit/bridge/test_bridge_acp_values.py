@@ -74,7 +74,7 @@ def test_a_card_is_opened_then_changed() -> None:
         "sessionUpdate": "tool_call_update",
         "toolCallId": "c",
         "status": "completed",
-        "content": [{"type": "content", "content": {"type": "text", "text": "x"}}],
+        "content": [{"type": "content", "content": {"type": "text", "text": "```\nx\n```"}}],
     }
 
 

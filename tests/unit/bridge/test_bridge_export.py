@@ -22,8 +22,9 @@ from acp_bridge.session.events import (
     TurnEnded,
     UserSaid,
 )
-from acp_bridge.session.export import fenced, file_name, markdown
+from acp_bridge.session.export import file_name, markdown
 from acp_bridge.session.state import Conversation
+from shared.shown import fenced
 
 pytestmark = pytest.mark.unit
 
