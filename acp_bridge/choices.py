@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import anyio
-
 from acp_bridge.failures import BadChoice
 from acp_bridge.picker import Picker, build_picker
 from acp_bridge.resolve import checked_pick
@@ -20,9 +18,6 @@ if TYPE_CHECKING:
     from shared.clock import Clock
     from shared.protocol import api
     from shared.settings import Settings
-
-#: A first look at a cold library takes about this long at most.
-FIRST_LOOK_S = 2.0
 
 
 class Choices:
@@ -43,8 +38,7 @@ class Choices:
     async def pick(self, live: LiveConversation, value: object) -> None:
         """Record the user's intent; nothing is loaded. Raises ModelNotFound for what is not offered."""
         if value not in self.picker(live).values():
-            with anyio.move_on_after(FIRST_LOOK_S):  # a pick may come before the first look at the library is done
-                await self.models.looked.wait()
+            await self.models.first_look()  # a pick may come before it
         name = checked_pick(value, self.picker(live).values())
         live.conversation.model = name
         live.recorder.touch()
@@ -79,11 +73,6 @@ class Choices:
     def thinking(self, live: LiveConversation) -> list[str]:
         """The levels that the picked model has, the default first; empty when it does not think."""
         return thinking_levels(self.models.row(self.picker(live).current))
-
-    def thinking_to_send(self, live: LiveConversation) -> str | None:
-        """The level to send: only one that the model has, and not its own default."""
-        level = live.conversation.thinking
-        return level if level in self.thinking(live)[1:] else None
 
     def uses_tools(self, live: LiveConversation, row: api.LibraryRow | None) -> bool:
         """Whether this model (None: a remote one) is offered tools: as the user set it, else when its template knows

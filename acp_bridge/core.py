@@ -12,9 +12,7 @@ import anyio.abc
 from acp_bridge.choices import Choices
 from acp_bridge.failures import UnknownConversation
 from acp_bridge.picker import NOTHING, RemoteModel
-from acp_bridge.resolve import resolve, resolve_healed
 from acp_bridge.session.attach import attached, excerpts
-from acp_bridge.session.bound import BoundLocal
 from acp_bridge.session.cancel import Cancel
 from acp_bridge.session.commands import TAKE_OVER, parse_command
 from acp_bridge.session.events import OptionsChanged, Part, Shown, TurnEnded
@@ -22,15 +20,22 @@ from acp_bridge.session.forms import forms_of
 from acp_bridge.session.live import LiveConversation
 from acp_bridge.session.local import LocalModel
 from acp_bridge.session.perform import Performer
-from acp_bridge.session.state import Conversation, has_image
+from acp_bridge.session.state import Conversation
 from acp_bridge.session.store import CLAIM_RENEW, Claimant, Store
-from acp_bridge.session.turn import Model, NoTools, Tools, Turn
+from acp_bridge.session.turn import Turn, TurnTools
 from acp_bridge.session.upgrade import UpgradeNotice
+from acp_bridge.thinking import thinking_levels
 from acp_bridge.tools.base import Tool
 from acp_bridge.tools.builtin import builtin_tools, result_limit
 from acp_bridge.tools.runner import ToolRunner
 from acp_bridge.tools.workspace import Workspace
-from shared.errors import ConversationBusy, ModeldError, ResolutionMiss
+from acp_bridge.turn.driver import Driver, Ended, Job
+from acp_bridge.turn.history import RecordedHistory
+from acp_bridge.turn.holds import Holds
+from acp_bridge.turn.interfaces import Model, NoTools, Tools
+from acp_bridge.turn.source import ModelSource
+from acp_bridge.turn.switched import ActiveModelWatch
+from shared.errors import ConversationBusy, ModeldError
 from shared.protocol import api
 
 if TYPE_CHECKING:
@@ -69,10 +74,12 @@ class Core(Choices):
         self._face: Face | None = None
         self._live: dict[str, LiveConversation] = {}
         self.local = LocalModel(daemon, settings, clock)
+        self.source = ModelSource(models, daemon, self.local, providers, settings)
+        self.holds = Holds()
         self._performer = Performer(self)
         models.on_change(self._models_changed)
         daemon.on_change(self._status_changed)
-        self._active: str | None = None
+        self._active = ActiveModelWatch()
         self._group: anyio.abc.TaskGroup | None = None
 
     # --- life ----------------------------------------------------------------------------------
@@ -95,7 +102,7 @@ class Core(Choices):
     async def run(self) -> None:
         """Keep the daemon's connection, the view of the models and the claims, until cancelled."""
         async with anyio.create_task_group() as group:
-            self._group = group
+            self._group = self.holds.group = group
             group.start_soon(self.daemon.run)
             group.start_soon(self.models.run)
             group.start_soon(self._keep_claims)
@@ -260,7 +267,6 @@ class Core(Choices):
             turn_id=live.next_turn(),
             recorder=live.recorder,
             cancel=cancel,
-            thinking=self.thinking_to_send(live),
             show=lambda event: self.show(live, event),
             ask=lambda question: self.face.ask(live.id, question),
             always_switch=live.always_switch,
@@ -276,7 +282,9 @@ class Core(Choices):
             whole, cut = await cancel.race(lambda: attached(parts, self._attaching(live)))
             if cut:
                 turn.remark(excerpts(cut))
-            ended = await turn.run(whole, lambda: self.prepare(live, turn))
+            history = RecordedHistory(live.recorder, whole)
+            params = api.Sampling(thinking=live.conversation.thinking or None)
+            ended = await turn.run(whole, lambda: self.drive(live, turn, history, params))
             live.last_model = ended.model or live.last_model
             await turn.say_unsaved()
             return ended
@@ -286,7 +294,7 @@ class Core(Choices):
     def _attaching(self, live: LiveConversation) -> Workspace:
         """The workspace for what a message refers to: one file may fill about a quarter of the window."""
         row = self.models.row(self.picker(live).current)
-        window = self.bound(row).window if row is not None else 0
+        window = self.source.local(row).window if row is not None else 0
         return Workspace(live.id, self.roots(live), self.face, max(window, ATTACHED_WINDOW))
 
     async def _require_ours(self, live: LiveConversation, command: tuple[str, str] | None) -> None:
@@ -301,33 +309,39 @@ class Core(Choices):
                 opened_in=live.read_only_for,
             )
 
-    async def prepare(self, live: LiveConversation, turn: Turn) -> tuple[Model, Tools]:
-        """What answers, and the tools it gets. Raises the typed errors of a resolution; never another model."""
+    async def drive(self, live: LiveConversation, turn: Turn, history: RecordedHistory, params: api.Sampling) -> Ended:
+        """A turn of this conversation through the driver. Raises the typed errors; never another model."""
         current = self.picker(live).current
-        try:
-            found = await turn.cancel.race(
-                lambda: resolve_healed(lambda: self.resolve(live, current), self.models.reconcile)
-            )
-        except ResolutionMiss:
-            if self.daemon.connected:
-                raise
-            raise self.daemon.detection.error() from None  # what is missing is modeld, not the model
-        if isinstance(found, RemoteModel):
-            from acp_bridge.providers.client import BoundRemote
+        job = Job(
+            wanted=lambda: self.picker(live).current if current == NOTHING else current,
+            run=live.id,
+            params=params,
+            conversation=live.id,
+        )
 
-            return await self._equipped(live, BoundRemote(self.providers.client(found), found), None, turn)
-        if not live.conversation.model:
-            live.conversation.model = found.name  # what answers is what was picked from now on
-        model = self.bound(found)
-        if model.may_see and (has_image(turn.parts) or live.conversation.pictured):
-            await self.load(found.name, turn)
-        return await self._equipped(live, model, found, turn)
+        async def equip(found: api.LibraryRow | RemoteModel, model: Model) -> Tools:
+            return await self._equipped(live, turn, history, found, model)
+
+        return await Driver(self.source, self.holds, job, history, turn, turn.cancel, equip).run()
 
     async def _equipped(
-        self, live: LiveConversation, model: Model, row: api.LibraryRow | None, turn: Turn
-    ) -> tuple[Model, Tools]:
-        model.system = self.system(live, row)
-        return model, await self._tools(live, model, turn) if self.uses_tools(live, row) else NoTools()
+        self,
+        live: LiveConversation,
+        turn: Turn,
+        history: RecordedHistory,
+        found: api.LibraryRow | RemoteModel,
+        model: Model,
+    ) -> Tools:
+        row = None if isinstance(found, RemoteModel) else found
+        if row is not None and not live.conversation.model:
+            live.conversation.model = row.name  # what answers is what was picked from now on
+        if live.conversation.thinking not in ("", *thinking_levels(row)):
+            live.conversation.thinking = ""  # it was told just now: from now on the option shows what is sent
+            self.show(live, OptionsChanged())
+        history.system = self.system(live, row)
+        if history.aside or not self.uses_tools(live, row):
+            return NoTools()
+        return TurnTools(await self._tools(live, model, turn), turn)
 
     async def _tools(self, live: LiveConversation, model: Model, turn: Turn) -> ToolRunner:
         """The bridge's own tools and those of the session's MCP servers; what failed of those is said once."""
@@ -344,18 +358,9 @@ class Core(Choices):
         self.models.remotes = self.providers.models()
         self._models_changed()
 
-    def bound(self, row: api.LibraryRow) -> BoundLocal:
-        """A local model as one turn sees it."""
-        return BoundLocal(self.local, self.daemon, self.settings, row)
-
     def workspace(self, live: LiveConversation, window: int) -> Workspace:
         """Its files as tools see them; `window` in tokens bounds one result."""
         return Workspace(live.id, self.roots(live), self.face, result_limit(window))
-
-    def resolve(self, live: LiveConversation, current: str) -> api.LibraryRow | RemoteModel:
-        """What the pick means now. Raises NoAvailableModel, NoSatisfactoryModel."""
-        wanted = self.picker(live).current if current == NOTHING else current
-        return resolve(wanted, self.models.rows, self.models.remotes, self.models.missing(wanted))
 
     def show(self, live: LiveConversation, event: Shown) -> None:
         """Show an event of a conversation that is still open."""
@@ -366,7 +371,7 @@ class Core(Choices):
 
     async def load(self, name: str, turn: Turn) -> api.LoadResult:
         """Load a local model now, with the same consent as a turn."""
-        return await self.local.load(name, turn, turn.cancel, f"{turn.id}-switch")
+        return await self.local.load(name, turn, turn.cancel)
 
     # --- pushes --------------------------------------------------------------------------------
 
@@ -379,15 +384,10 @@ class Core(Choices):
     def _status_changed(self) -> None:
         """Notice that another client replaced the model of a conversation here; it is told once."""
         status = self.daemon.status
-        if status is None:
+        replaced = self._active.see(status) if status is not None else None
+        if replaced is None:
             return
-        before, self._active = self._active, status.active.name if status.active is not None else self._active
-        if status.active is None or before is None or before == self._active:
-            return
-        by = status.busy.holder if status.busy is not None else ""
         for live in self._live.values():
-            if live.last_model == before and not live.busy and by != self.face.client:
-                from acp_bridge.session.question import switched_away
-
-                live.missed = switched_away(before, status.active.name, by)
+            if replaced.concerns(live.last_model, busy=live.busy, me=self.face.client):
+                live.missed = replaced.text()
                 live.last_model = ""

@@ -29,6 +29,8 @@ PATIENCE_S = 0.06
 #: And for what was seen and picked before: some milliseconds of small files, more only where everything is slow. A
 #: first answer without them would show an editor that its pick is gone.
 RECALL_S = 1.0
+#: A first look at a cold library takes about this long at most: so long a name is not called missing.
+FIRST_LOOK_S = 2.0
 #: New and removed files show within 15 s; each check wakes an idle process.
 FILES_CHECK_S = 12.0
 #: How long the heal of a missing model waits for the library.
@@ -176,6 +178,18 @@ class Models:
                 await recalled.wait()
         with anyio.move_on_after(PATIENCE_S):
             await self.known.wait()
+
+    async def first_look(self) -> None:
+        """Until the library itself has been looked at once, bounded."""
+        with anyio.move_on_after(FIRST_LOOK_S):
+            await self.looked.wait()
+
+    async def first_rows(self) -> None:
+        """Until something can be shown, be it from memory; when that is nothing, until the first look. Bounded."""
+        with anyio.move_on_after(FIRST_LOOK_S):
+            await self.known.wait()
+            if not self.rows:
+                await self.looked.wait()
 
     async def look(self, limit: float) -> None:
         """One look at everything now, complete within `limit` seconds or not."""

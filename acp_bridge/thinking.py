@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shared.errors import UnsupportedFeature
 from shared.protocol.api import LibraryRow
 
 THINKING = "thought_level"
@@ -12,3 +13,15 @@ NAMES = {"default": "Default", "off": "Off", "low": "Low", "medium": "Medium", "
 def thinking_levels(row: LibraryRow | None) -> list[str]:
     """What may be set for the model of this row; empty when it does not think."""
     return list(LEVELS) if row is not None and row.thinking else []
+
+
+def level_of(row: LibraryRow | None, level: str | None, model: str) -> str | None:
+    """The level to send to `model`, None for its own default. Raises UnsupportedFeature for one that it lacks."""
+    if level in (None, "", LEVELS[0]):
+        return None
+    if level in thinking_levels(row):
+        return level
+    has = ", ".join(thinking_levels(row)) or "none"
+    raise UnsupportedFeature(
+        f"{model} has no thinking level {level!r} (it has: {has})", feature=f"thinking level {level!r}"
+    )

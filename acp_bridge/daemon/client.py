@@ -271,6 +271,16 @@ class Daemon:
                 raise DaemonUnreachable(hint=str(error), retryable=False) from error
         raise DaemonRestarting(hint="the owner keeps changing", retryable=True)
 
+    async def tell(self, method: str, params: api.Fenced) -> None:
+        """A call that only matters to the connection there is: none is made for it. Raises the typed errors."""
+        link = self._link
+        if link is None or link.peer.closed.is_set():
+            return
+        try:
+            await link.call(method, params, api.Value)
+        except PeerGone:
+            return  # and with it what was to be undone
+
     async def turn(self, params: api.TurnParams, on_event: OnEvent, cancel: Cancel) -> api.TurnResult:
         """One turn. A cancel is carried through, and the daemon's own end of the turn is awaited, bounded.
 

@@ -49,6 +49,14 @@ def image_count(history: Sequence[wire.Message]) -> int:
     return sum(isinstance(part, wire.Image) for message in history for part in _parts(message))
 
 
+def since_answer(history: Sequence[wire.Message]) -> Sequence[wire.Message]:
+    """The messages behind the model's last one: what it is told now for the first time."""
+    for place in range(len(history), 0, -1):
+        if history[place - 1].role == "assistant":
+            return history[place:]
+    return history
+
+
 def _parts(message: wire.Message) -> list[wire.MessagePart]:
     return [wire.Text(text=message.content)] if isinstance(message.content, str) else message.content
 

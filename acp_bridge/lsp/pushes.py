@@ -10,7 +10,7 @@ from acp_bridge.lsp import wire
 from acp_bridge.lsp.listing import listing, standing
 from acp_bridge.lsp.rows import shown
 from acp_bridge.lsp.state import settled, slot_progress
-from acp_bridge.session.question import switched_away
+from acp_bridge.turn.switched import ActiveModelWatch
 from shared.version import __version__
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Pushes:
         self._models: wire.Models | None = None
         self._status: wire.Status | None = None
         self._progress: wire.Progress | None = None
-        self._active = ""
+        self._active = ActiveModelWatch()
         self._pressure = False
         self._version = ""
         self._replaced = ""
@@ -86,15 +86,11 @@ class Pushes:
 
     def _tell_switched(self, status: api.Status) -> None:
         """Another client replaced the model that this window used: told once."""
-        before = self._active
-        self._active = status.active.name if status.active is not None else before
-        mine = self._window.last_model
-        if status.active is None or not before or before == self._active or mine != before or self._window.busy:
-            return
-        by = status.busy.holder if status.busy is not None else ""
-        if by != self._window.name:
-            self._window.last_model = ""
-            self._notice("switched_away", switched_away(before, self._active, by), before)
+        window = self._window
+        replaced = self._active.see(status)
+        if replaced is not None and replaced.concerns(window.last_model, busy=window.busy, me=window.name):
+            window.last_model = ""
+            self._notice("switched_away", replaced.text(), replaced.before)
 
     def _tell_pressure(self, status: api.Status) -> None:
         before, self._pressure = self._pressure, status.memory.pressure

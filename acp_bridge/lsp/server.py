@@ -150,7 +150,6 @@ class LspServer:
         return core
 
     def _run_core(self, core: Core) -> None:
-        from acp_bridge.answers import Answers
         from acp_bridge.lsp.pushes import Pushes
 
         assert self._group is not None
@@ -158,7 +157,7 @@ class LspServer:
         self.window.touch, self.window.changed = pushes.touch, pushes.changed
         self._group.start_soon(core.run)
         self._group.start_soon(pushes.run)
-        self.window.become_ready(core, Answers(core))
+        self.window.become_ready(core)
 
     # --- methods -------------------------------------------------------------------------------
 
@@ -202,7 +201,6 @@ class LspServer:
 
 def import_core() -> None:
     """Everything that may be needed later: an upgrade under a running process must not change its code halfway."""
-    import acp_bridge.answers
     import acp_bridge.core
     import acp_bridge.daemon.records
     import acp_bridge.daemon.start
@@ -212,7 +210,9 @@ def import_core() -> None:
     import acp_bridge.lsp.listing
     import acp_bridge.lsp.pushes
     import acp_bridge.providers.registry
-    import acp_bridge.shelf  # noqa: F401 - imported for later
+    import acp_bridge.shelf
+    import acp_bridge.turn.driver
+    import acp_bridge.turn.history  # noqa: F401 - imported for later
 
 
 def _options(raw: object) -> wire.Options:

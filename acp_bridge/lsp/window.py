@@ -19,7 +19,6 @@ from shared.errors import ModeldError
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-    from acp_bridge.answers import Answers
     from acp_bridge.core import Core
     from acp_bridge.lsp.protocol import FaceProtocol
     from acp_bridge.session.face import Question
@@ -44,7 +43,7 @@ class Work:
 
 
 class Window:
-    """The state of one connection. `core` and `answers` wait until both are there."""
+    """The state of one connection. `core` waits until it is there."""
 
     def __init__(self, protocol: FaceProtocol, root: DataRoot, settings: Settings) -> None:
         self.protocol = protocol
@@ -63,7 +62,6 @@ class Window:
         self.changed: Callable[[], None] = _nothing
         self.group: TaskGroup | None = None
         self._core: Core | None = None
-        self._answers: Answers | None = None
         self._problem = ModeldError()
         self._ready = anyio.Event()
 
@@ -73,9 +71,9 @@ class Window:
         folder = PurePath(self.workspace).name if self.workspace else f"window {self.pid}"
         return f"{self.editor} ({folder})"
 
-    def become_ready(self, core: Core, answers: Answers) -> None:
+    def become_ready(self, core: Core) -> None:
         """From now on there is a core."""
-        self._core, self._answers = core, answers
+        self._core = core
         self._ready.set()
 
     def become_unusable(self, problem: ModeldError) -> None:
@@ -89,13 +87,6 @@ class Window:
         if self._core is None:
             raise self._problem
         return self._core
-
-    async def answers(self) -> Answers:
-        """See `core`."""
-        await self._ready.wait()
-        if self._answers is None:
-            raise self._problem
-        return self._answers
 
     @property
     def core_now(self) -> Core | None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from acp_bridge.providers.config import Provider
     from acp_bridge.session.cancel import Cancel
-    from acp_bridge.session.turn import Turn
+    from acp_bridge.session.local import Asker
 
 LIST_LIMIT_S = 5.0
 #: Pauses between tries; only before the first byte of an answer, only where trying again can help.
@@ -259,9 +259,9 @@ def error_text(text: str) -> str:
 
 
 class BoundRemote:
-    """A remote model as one turn sees it. Implements `acp_bridge.session.turn.Model`."""
+    """A remote model as one turn sees it. Implements `acp_bridge.turn.interfaces.Model`."""
 
-    system = ""
+    may_see = False
 
     def __init__(self, client: ProviderClient, model: RemoteModel) -> None:
         self.name = model.id
@@ -269,11 +269,15 @@ class BoundRemote:
         self.sees = model.vision
         self._client = client
 
+    async def load(self, view: Asker, cancel: Cancel, *, allow_switch: bool) -> None:
+        """Nothing has to be loaded."""
+        del view, cancel, allow_switch
+
     async def generate(
-        self, params: api.TurnParams, on_event: Callable[[api.Event], None], cancel: Cancel, turn: Turn
+        self, params: api.TurnParams, on_event: Callable[[api.Event], None], cancel: Cancel, view: Asker
     ) -> api.TurnResult:
         """See Model."""
-        del turn
+        del view
         return await self._client.turn(params, on_event, cancel)
 
     async def hold(self, run: str) -> None:

@@ -13,8 +13,7 @@ from shared.protocol import api
 if TYPE_CHECKING:
     from acp_bridge.daemon.client import Daemon
     from acp_bridge.session.cancel import Cancel
-    from acp_bridge.session.local import LocalModel
-    from acp_bridge.session.turn import Turn
+    from acp_bridge.session.local import Asker, LocalModel
     from shared.settings import Settings
 
 #: The release of a hold may take this long; it ends by itself too.
@@ -22,9 +21,7 @@ HOLD_END_S = 0.5
 
 
 class BoundLocal:
-    """Implements `acp_bridge.session.turn.Model`."""
-
-    system = ""
+    """Implements `acp_bridge.turn.interfaces.Model`."""
 
     def __init__(self, local: LocalModel, daemon: Daemon, settings: Settings, row: api.LibraryRow) -> None:
         self.name = row.name
@@ -56,11 +53,18 @@ class BoundLocal:
         active = status.active if status is not None else None
         return active if active is not None and active.name == self.name else None
 
+    async def load(self, view: Asker, cancel: Cancel, *, allow_switch: bool) -> None:
+        """Make it resident, with the user's consent where another model has to go for it."""
+        if allow_switch:
+            await self._local.load(self.name, view, cancel)
+        else:
+            await self._local.load_alone(self.name, view, cancel)
+
     async def generate(
-        self, params: api.TurnParams, on_event: Callable[[api.Event], None], cancel: Cancel, turn: Turn
+        self, params: api.TurnParams, on_event: Callable[[api.Event], None], cancel: Cancel, view: Asker
     ) -> api.TurnResult:
-        """See acp_bridge.session.turn.Model."""
-        return await self._local.generate(params, on_event, cancel, turn, f"{turn.id}-switch")
+        """See Model."""
+        return await self._local.generate(params, on_event, cancel, view)
 
     async def hold(self, run: str) -> None:
         """Count as a waiter for this model until cancelled. A courtesy: without it the turns still work."""
@@ -77,7 +81,7 @@ class BoundLocal:
 
     async def _release(self, run: str) -> None:
         try:
-            await self._daemon.call("run/hold", api.HoldParams(model=self.name, run=run, release=True), api.Value)
+            await self._daemon.tell("run/hold", api.HoldParams(model=self.name, run=run, release=True))
         except ModeldError:
             return  # it ends with its ttl
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from shared.errors import ContextOverflow
-from shared.words import counted
 
 #: After dropping, this part of the window is filled, so that the next turns keep the same head (and its warm KV).
 FILL = 0.6
@@ -67,12 +66,3 @@ def head_length(messages: Sequence[dict[str, Any]]) -> int:
         if message["role"] != "system":
             return place
     return len(messages)
-
-
-def left_out(count: int, window: int) -> str:
-    """The sentence that says what is left out."""
-    first, fit, it = ("message", "fits", "is") if count == 1 else (f"{count:,} messages", "fit", "are")
-    return (
-        f"The first {first} of this conversation no longer {fit} the window of {counted(window, 'token')} and {it} "
-        f"left out. `/compact` summarises {'it' if count == 1 else 'them'} instead."
-    )

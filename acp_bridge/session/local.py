@@ -39,11 +39,19 @@ class Attempt(Protocol[Made_co]):
 
 
 class Asker(Protocol):
-    """What a turn needs of its conversation to ask, and to show that it waits."""
+    """What a turn needs of its conversation to ask, and to show that it waits.
 
+    `question_card` is the id of the card beside the switch question, "" where the face shows none.
+    """
+
+    question_card: str
     always_switch: bool
     waits: bool
-    show: Callable[[Shown], None]
+
+    @property
+    def show(self) -> Callable[[Shown], None]:
+        """Shows an event of the conversation: the card beside a question."""
+        ...
 
     async def ask(self, question: Question) -> str | None:
         """The id of the answer, None when the user cancelled."""
@@ -67,17 +75,21 @@ class LocalModel:
         self._clock = clock
 
     async def generate(
-        self, params: api.TurnParams, on_event: OnEvent, cancel: Cancel, asker: Asker, card: str
+        self, params: api.TurnParams, on_event: OnEvent, cancel: Cancel, asker: Asker
     ) -> api.TurnResult:
-        """One turn. Raises the typed errors, ConsentDeclined when the user would not switch."""
-        params = msgspec.structs.replace(params, allow_load=True, allow_switch=True, on_busy="wait")
+        """One turn. Raises the typed errors, ConsentDeclined when the user would not switch.
+
+        One that may not load or switch asks nobody: what it would need ends it as the error that says so.
+        """
         await self._daemon.wait(cancel, asker.waiting)
+        if not (params.allow_load and params.allow_switch):
+            return await self._through_gap(params, on_event, cancel, asker)
 
         async def attempt(*, consent: bool) -> api.TurnResult:
             agreed = msgspec.structs.replace(params, consent=consent)
             return await self._through_gap(agreed, on_event, cancel, asker)
 
-        return await self._consented(attempt, params.model, cancel, asker, card)
+        return await self._consented(attempt, params.model, cancel, asker)
 
     async def _through_gap(
         self, params: api.TurnParams, on_event: OnEvent, cancel: Cancel, asker: Asker
@@ -99,7 +111,7 @@ class LocalModel:
         return await self._daemon.turn(params, seen, cancel)
 
     async def load(
-        self, name: str, asker: Asker, cancel: Cancel, card: str, config: api.LoadConfig | None = None
+        self, name: str, asker: Asker, cancel: Cancel, config: api.LoadConfig | None = None
     ) -> api.LoadResult:
         """Load a model outside of a turn, asked for by the user; another one goes if need be."""
         await self._daemon.wait(cancel, asker.waiting)
@@ -114,7 +126,7 @@ class LocalModel:
                     raise ModelSwitchRequired(active=error.active, requested=name, in_use_by=users) from error
             return await self._load(wanted, cancel, asker, switch=True)
 
-        return await self._consented(attempt, name, cancel, asker, card)
+        return await self._consented(attempt, name, cancel, asker)
 
     async def load_alone(
         self, name: str, asker: Asker, cancel: Cancel, config: api.LoadConfig | None = None
@@ -143,7 +155,7 @@ class LocalModel:
             users.insert(0, status.busy.holder)
         return [user for user in dict.fromkeys(users) if user and user != self._daemon.client_name]
 
-    async def _consented(self, attempt: Attempt[R], wanted: str, cancel: Cancel, asker: Asker, card: str) -> R:
+    async def _consented(self, attempt: Attempt[R], wanted: str, cancel: Cancel, asker: Asker) -> R:
         """`attempt` as far as it hurts nobody, then as the user agrees."""
         began = self._clock.awake()
         consent = asker.always_switch
@@ -155,7 +167,7 @@ class LocalModel:
                     raise
                 required = error
             if not asker.waits:
-                consent = await self._agree(wanted, required, cancel, asker, card)
+                consent = await self._agree(wanted, required, cancel, asker)
             if not consent:
                 await self._pause(required, began, cancel, asker)
 
@@ -168,8 +180,9 @@ class LocalModel:
         asker.waiting(f"Waiting until {users} no longer uses {required.active}")
         await cancel.race(lambda: anyio.sleep(WAIT_STEP_S))
 
-    async def _agree(self, wanted: str, required: ModelSwitchRequired, cancel: Cancel, asker: Asker, card: str) -> bool:
+    async def _agree(self, wanted: str, required: ModelSwitchRequired, cancel: Cancel, asker: Asker) -> bool:
         """Ask, once a turn. False means to wait. Raises ConsentDeclined."""
+        card = asker.question_card
         question = switch_question(card, str(required.active), wanted, required.in_use_by or [])
         asker.show(Card(card=card, title=question.title, status="pending"))
         try:

@@ -12,6 +12,7 @@ from acp_bridge.session.events import Compacted, OptionsChanged, TurnEnded
 from acp_bridge.session.export import file_name, markdown
 from acp_bridge.session.face import ToolFailed
 from acp_bridge.session.state import messages_of
+from acp_bridge.turn.history import RecordedHistory
 from shared.catalog.names import begun
 from shared.errors import ModeldError
 from shared.protocol import api
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from acp_bridge.core import Core
     from acp_bridge.session.live import LiveConversation
     from acp_bridge.session.turn import Turn
+
+SUMMARY_TOKENS = 512
+SUMMARY_REQUEST = (
+    "Summarise our conversation so far for yourself: what was asked, what was decided, which files and names matter, "
+    "and what is still open. Write only the summary."
+)
 
 
 class Performer:
@@ -84,11 +91,11 @@ class Performer:
 
     async def _context(self, live: LiveConversation, turn: Turn, argument: str) -> str:
         core = self._core
-        found = core.resolve(live, core.picker(live).current)
+        found = core.source.meaning(core.picker(live).current)
         if isinstance(found, RemoteModel):
             return f"{found.id} is remote; its window is {found.context or 'not known'}."
         messages = messages_of(live.conversation.events)[live.conversation.dropped :]
-        bound = core.bound(found)
+        bound = core.source.local(found)
         used = await bound.count([{"role": "system", "content": core.system(live, found)}, *messages], [])
         window = f"{bound.window:,}" if bound.window else "not known until the model is loaded"
         dropped = live.conversation.dropped
@@ -100,8 +107,9 @@ class Performer:
         """Have the model summarise the conversation, and go on from the summary."""
         if not messages_of(live.conversation.events):
             return "There is nothing to compact yet."
-        model, _ = await self._core.prepare(live, turn)
-        summary = await turn.summarise(model)
+        history = RecordedHistory(live.recorder, aside=SUMMARY_REQUEST)
+        params = api.Sampling(max_tokens=SUMMARY_TOKENS)
+        summary = await turn.aside(lambda: self._core.drive(live, turn, history, params))
         live.recorder.add(Compacted(summary=summary))
         live.conversation.dropped = 0
         live.recorder.touch()

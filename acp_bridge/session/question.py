@@ -28,10 +28,3 @@ def switch_question(card: str, active: str, wanted: str, in_use_by: Sequence[str
         wanted=wanted,
         in_use_by=list(dict.fromkeys(in_use_by)),
     )
-
-
-def switched_away(model: str, other: str, by: str) -> str:
-    """Told once to the editor whose model was unloaded by another."""
-    return (
-        f"{by or 'Another client'} switched from {model} to {other}. The next message here asks before switching back."
-    )

@@ -14,11 +14,11 @@ PREFILL_SHOWN_TOKENS = 1500
 
 
 class Stages:
-    """Turns daemon events into cards. `turn` makes the card ids unique."""
+    """Turns daemon events into cards. `turn` makes the card ids unique; `model` is the one that loads are named by."""
 
     def __init__(self, turn: str, model: str) -> None:
         self._turn = turn
-        self._model = model
+        self.model = model
         self._open: Card | None = None
         self._reused = 0
         self._count = 0
@@ -28,7 +28,7 @@ class Stages:
         if isinstance(event, Queued):
             return self._show("wait", queue_title(event.position, event.ahead))
         if isinstance(event, Loading):
-            return self._show("load", loading_title(event.model or self._model, event.fraction, event.unloads))
+            return self._show("load", loading_title(event.model or self.model, event.fraction, event.unloads))
         if isinstance(event, Prefix):
             self._reused = event.reused
             return self.close("completed")

@@ -1,19 +1,17 @@
-"""One prompt turn, from the user's parts to its end: messages, model, tools, and everything shown on the way."""
+"""One prompt of a conversation that the bridge keeps: what the driver does is recorded and shown as cards and text."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.abc
 import msgspec
 
-from acp_bridge.session import context
 from acp_bridge.session.cancel import Cancel, TurnCancelled
 from acp_bridge.session.events import (
     CardStatus,
-    ImagePart,
     Part,
     Remark,
     Said,
@@ -27,24 +25,17 @@ from acp_bridge.session.events import (
 )
 from acp_bridge.session.recorder import FLUSH_S, Recorder
 from acp_bridge.session.stages import Stages
-from acp_bridge.session.state import messages_of, title_of
-from shared.errors import ContextOverflow, ModeldError
+from acp_bridge.session.state import title_of
+from shared.errors import ModeldError
 from shared.protocol import api
 
 if TYPE_CHECKING:
     from acp_bridge.session.face import Question
-
-#: Model calls in one prompt turn, tools between them.
-MAX_REQUESTS = 30
+    from acp_bridge.tools.runner import ToolRunner
+    from acp_bridge.turn.driver import Ended, Why
 
 #: How long the end of a turn waits for the disk, to tell what could not be saved.
 SAVED_WITHIN_S = 1.0
-
-SUMMARY_TOKENS = 512
-SUMMARY_REQUEST = (
-    "Summarise our conversation so far for yourself: what was asked, what was decided, which files and names matter, "
-    "and what is still open. Write only the summary."
-)
 
 STOPS: dict[str, Stop] = {
     "stop": "end_turn",
@@ -55,62 +46,31 @@ STOPS: dict[str, Stop] = {
     "cancelled_by_other": "end_turn",
     "refusal": "refusal",
 }
+#: Ends that the answer itself does not tell.
+ENDS: dict[Why, Stop] = {"tools": "end_turn", "rounds": "max_turn_requests"}
 
 
-class Model(Protocol):
-    """What answers: the local slot or a remote provider."""
+class TurnTools:
+    """The tools of one turn. Implements `acp_bridge.turn.interfaces.Tools`."""
 
-    name: str
-    system: str
+    elsewhere = False
 
-    @property
-    def sees(self) -> bool:
-        """Whether it takes images."""
-        ...
+    def __init__(self, runner: ToolRunner, turn: Turn) -> None:
+        self.schemas = runner.schemas
+        self._runner = runner
+        self._turn = turn
 
-    @property
-    def window(self) -> int:
-        """Tokens, 0 while it is not known."""
-        ...
-
-    async def generate(
-        self, params: api.TurnParams, on_event: Callable[[api.Event], None], cancel: Cancel, turn: Turn
-    ) -> api.TurnResult:
-        """Answer once. Raises the typed errors."""
-        ...
-
-    async def hold(self, run: str) -> None:
-        """Keep others from switching the model away while tools run; until cancelled."""
-        ...
-
-    async def count(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> api.CountResult:
-        """Tokens of each message and of the whole, as it would be sent."""
-        ...
-
-
-class Tools(Protocol):
-    """The tools of the conversation. `schemas` has the chat-completion shape; empty when there are none."""
-
-    schemas: list[dict[str, Any]]
-
-    async def run(self, calls: Sequence[api.ToolCall], message: str, turn: Turn) -> bool:
-        """Run the calls and record their answers. False ends the turn (the model goes in circles)."""
-        ...
-
-
-class NoTools:
-    """A turn without tools."""
-
-    schemas: list[dict[str, Any]] = []
-
-    async def run(self, calls: Sequence[api.ToolCall], message: str, turn: Turn) -> bool:
-        """A model that calls tools nobody offered has ended its turn."""
-        del calls, message, turn
-        return False
+    async def run(self, calls: Sequence[api.ToolCall]) -> bool:
+        """See Tools."""
+        return await self._runner.run(calls, self._turn.message, self._turn)
 
 
 class Turn:
-    """The run of one prompt. Everything it shows goes through `show`, everything kept through the recorder."""
+    """Shows and records one prompt. Implements `acp_bridge.turn.interfaces.View`.
+
+    Everything it shows goes through `show`, everything kept through the recorder. `message` names what the model says
+    now.
+    """
 
     def __init__(
         self,
@@ -118,7 +78,6 @@ class Turn:
         turn_id: str,
         recorder: Recorder,
         cancel: Cancel,
-        thinking: str | None = None,
         show: Callable[[Shown], None],
         ask: Callable[[Question], Any],
         always_switch: bool = False,
@@ -129,14 +88,12 @@ class Turn:
         self.show = show
         self.always_switch = always_switch
         self.waits = False
-        self._thinking = thinking
+        self.question_card = f"{turn_id}-switch"
+        self.message = turn_id
         self.numbers: dict[str, Any] = {}
-        self.parts: list[Part] = []
         self._ask = ask
         self._stages = Stages(turn_id, "")
-        self._message = turn_id
-        self._requests = 0
-        self._group: anyio.abc.TaskGroup | None = None
+        self._aside: list[str] | None = None
 
     # --- for the parts of a turn ---------------------------------------------------------------
 
@@ -160,26 +117,45 @@ class Turn:
         for card in self._stages.close(status):
             self.show(card)
 
-    async def summarise(self, model: Model) -> str:
-        """A summary of the conversation by the model, shown nowhere else. Raises the typed errors."""
-        pieces: list[str] = []
+    def chosen(self, model: str) -> None:
+        """See View."""
+        self._stages.model = model
 
-        def collect(event: api.Event) -> None:
-            if isinstance(event, api.TextDelta):
-                pieces.append(event.text)
-            else:
-                self.progress(event)
+    def request(self, number: int) -> None:
+        """See View."""
+        self.message = f"{self.id}-{number}"
 
-        await self._fit(model, [], model.window)
-        params = api.TurnParams(
-            model=model.name,
-            messages=[*self._messages(model), {"role": "user", "content": SUMMARY_REQUEST}],
-            params=api.Sampling(max_tokens=SUMMARY_TOKENS),
-            conversation=self.recorder.conversation.id,
-        )
-        await model.generate(params, collect, self.cancel, self)
-        self.cancel.check()
-        return "".join(pieces).strip()
+    def event(self, event: api.Event) -> None:
+        """See View."""
+        self.progress(event)
+        if self._aside is not None:
+            self._aside += [event.text] if isinstance(event, api.TextDelta) else []
+        elif isinstance(event, api.TextDelta):
+            self.recorder.grow("said", self.message, event.text)
+            self.show(Said(message=self.message, text=event.text))
+        elif isinstance(event, api.ReasoningDelta):
+            self.recorder.grow("thought", self.message, event.text)
+            self.show(Thought(message=self.message, text=event.text))
+
+    def notice(self, text: str) -> None:
+        """See View."""
+        self.remark(text)
+
+    def answered(self, result: api.TurnResult, model: str) -> None:
+        """See View."""
+        if self._aside is not None:
+            return
+        total = self.numbers
+        for name in ("reused", "prefilled", "generated"):
+            total[name] = total.get(name, 0) + getattr(result.usage, name)
+        total["model"] = result.model or model
+        total.setdefault("timings", msgspec.to_builtins(result.timings))
+        total["timings"]["tokens_per_s"] = result.timings.tokens_per_s
+        if result.num_ctx:
+            usage = result.usage
+            self.show(Used(used=usage.reused + usage.prefilled + usage.generated, size=result.num_ctx))
+        if result.warnings:
+            total["warnings"] = result.warnings
 
     def remark(self, text: str) -> None:
         """Say something to the user that is not the model's."""
@@ -197,19 +173,14 @@ class Turn:
 
     # --- the run -------------------------------------------------------------------------------
 
-    async def run(self, parts: list[Part], prepare: Callable[[], Any]) -> TurnEnded:
-        """From the user's parts to the end. `prepare` gives (model, tools) and may wait; its errors end the turn."""
-        self.parts = parts
+    async def run(self, parts: list[Part], drive: Callable[[], Awaitable[Ended]]) -> TurnEnded:
+        """From the user's parts to the end of what `drive` does; its errors end the turn."""
         self._begin(parts)
         ended = TurnEnded(stop="failed")
         try:
             async with anyio.create_task_group() as group:
-                self._group = group
                 group.start_soon(self._keep_saving)
-                try:
-                    ended = await self._answer(prepare)
-                except TurnCancelled:
-                    ended = TurnEnded(stop="cancelled", numbers=self.numbers)
+                ended = self._ended(await drive())
                 group.cancel_scope.cancel()
         except BaseExceptionGroup as error:
             raise sole(error) from None
@@ -218,6 +189,17 @@ class Turn:
             self.recorder.add(ended)
             self.recorder.touch()
         return ended
+
+    async def aside(self, drive: Callable[[], Awaitable[Ended]]) -> str:
+        """What the model says in a request of the bridge's own, which is neither shown nor recorded."""
+        said = self._aside = []
+        try:
+            ended = await drive()
+        finally:
+            self._aside = None
+        if ended.result.finish_reason == "cancelled":
+            raise TurnCancelled
+        return "".join(said).strip()
 
     def _begin(self, parts: list[Part]) -> None:
         conversation = self.recorder.conversation
@@ -232,115 +214,14 @@ class Turn:
             await anyio.sleep(FLUSH_S)
             self.recorder.flush()
 
-    async def _answer(self, prepare: Callable[[], Any]) -> TurnEnded:
-        model, tools = await prepare()
-        self._stages = Stages(self.id, model.name)
-        self._say_unseen(model)
-        while True:
-            self.cancel.check()
-            self._requests += 1
-            self._message = f"{self.id}-{self._requests}"
-            result = await self._generate(model, tools.schemas)
-            self._account(result, model)
-            if self.cancel.requested or result.finish_reason == "cancelled":
-                return TurnEnded(stop="cancelled", model=model.name, numbers=self.numbers)
-            if result.finish_reason != "tool_calls" or not result.tool_calls:
-                return self._ended(result, model)
-            if self._requests == 1 and self._group is not None:
-                self._group.start_soon(model.hold, self.id)
-            if not await tools.run(result.tool_calls, self._message, self):
-                return TurnEnded(stop="end_turn", model=model.name, numbers=self.numbers)
-            if self._requests >= MAX_REQUESTS:
-                self.remark(f"Stopped after {MAX_REQUESTS} rounds of tools. Send a message to go on.")
-                return TurnEnded(stop="max_turn_requests", model=model.name, numbers=self.numbers)
-
-    def _say_unseen(self, model: Model) -> None:
-        """What of the user's message the model will not get."""
-        count = sum(isinstance(part, ImagePart) for part in self.parts)
-        if count and not model.sees:
-            images = "The image is" if count == 1 else f"The {count} images are"
-            self.remark(f"{images} left out: {model.name} does not see images.")
-
-    def _ended(self, result: api.TurnResult, model: Model) -> TurnEnded:
+    def _ended(self, ended: Ended) -> TurnEnded:
+        result = ended.result
         if result.finish_reason == "context_full":
             self.remark(f"The window of {result.num_ctx:,} tokens is full. `/compact` makes room.")
         elif result.finish_reason == "cancelled_by_other":
             self.remark(f"The answer was ended by {result.by or 'another client'}.")
-        return TurnEnded(stop=STOPS[result.finish_reason], model=model.name, numbers=self.numbers)
-
-    def _account(self, result: api.TurnResult, model: Model) -> None:
-        total = self.numbers
-        for name in ("reused", "prefilled", "generated"):
-            total[name] = total.get(name, 0) + getattr(result.usage, name)
-        total["model"] = result.model or model.name
-        total.setdefault("timings", msgspec.to_builtins(result.timings))
-        total["timings"]["tokens_per_s"] = result.timings.tokens_per_s
-        if result.num_ctx:
-            usage = result.usage
-            self.show(Used(used=usage.reused + usage.prefilled + usage.generated, size=result.num_ctx))
-        if result.warnings:
-            total["warnings"] = result.warnings
-
-    # --- one request ---------------------------------------------------------------------------
-
-    async def _generate(self, model: Model, tools: list[dict[str, Any]]) -> api.TurnResult:
-        await self._fit(model, tools, model.window)
-        try:
-            return await self._request(model, tools)
-        except ContextOverflow as error:
-            overflow = error
-        before = self.recorder.conversation.dropped
-        await self._fit(model, tools, int(overflow.context or 0), certain=True)
-        if self.recorder.conversation.dropped == before:
-            raise overflow
-        return await self._request(model, tools)
-
-    async def _request(self, model: Model, tools: list[dict[str, Any]]) -> api.TurnResult:
-        conversation = self.recorder.conversation
-        params = api.TurnParams(
-            model=model.name,
-            messages=self._messages(model),
-            tools=tools,
-            params=api.Sampling(thinking=self._thinking),
-            conversation=conversation.id,
-        )
-        try:
-            return await model.generate(params, self._event, self.cancel, self)
-        except ModeldError:
-            self.cancel.check()  # an error that a cancel caused is the cancel
-            raise
-
-    def _messages(self, model: Model) -> list[dict[str, Any]]:
-        conversation = self.recorder.conversation
-        self.recorder.settle()
-        kept = messages_of(conversation.events, sees=model.sees)[conversation.dropped :]
-        return [{"role": "system", "content": model.system}, *kept] if model.system else kept
-
-    async def _fit(self, model: Model, tools: list[dict[str, Any]], window: int, *, certain: bool = False) -> None:
-        """Leave out what does not fit `window` tokens; counting is skipped while a cheap upper guess fits."""
-        messages = self._messages(model)
-        if not window or (not certain and context.estimate(messages) < window - context.reserve(window)):
-            return
-        counted = await self.cancel.race(lambda: model.count(messages, tools))
-        head = 1 if model.system else 0
-        each = counted.each[head:]
-        leave = context.drop(messages[head:], each, counted.total, window)
-        if leave:
-            conversation = self.recorder.conversation
-            conversation.dropped += leave
-            self.remark(context.left_out(conversation.dropped, window))
-
-    def _event(self, event: api.Event) -> None:
-        if self.cancel.requested:
-            return
-        for card in self._stages.see(event):
-            self.show(card)
-        if isinstance(event, api.TextDelta):
-            self.recorder.grow("said", self._message, event.text)
-            self.show(Said(message=self._message, text=event.text))
-        elif isinstance(event, api.ReasoningDelta):
-            self.recorder.grow("thought", self._message, event.text)
-            self.show(Thought(message=self._message, text=event.text))
+        stop = ENDS.get(ended.why) or STOPS[result.finish_reason]
+        return TurnEnded(stop=stop, model=ended.model, numbers=self.numbers)
 
 
 def sole(error: BaseException) -> BaseException:

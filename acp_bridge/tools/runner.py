@@ -37,7 +37,7 @@ class ToolRunner:
         self.schemas = [schema_of(tool) for tool in tools if not (looking and tool.changes)]
 
     async def run(self, calls: Sequence[api.ToolCall], message: str, turn: Turn) -> bool:
-        """See acp_bridge.session.turn.Tools."""
+        """Run the calls and record their answers. False ends the turn (the model goes in circles)."""
         shapes = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
             for call in calls

@@ -33,26 +33,22 @@ async def _begin(window: Window, params: wire.LoadParams, *, switch: bool) -> wi
 
 
 async def _load(window: Window, params: wire.LoadParams, work: Work, *, switch: bool) -> wire.Loaded:
-    from acp_bridge.answers import Asker
     from acp_bridge.picker import RemoteModel
     from acp_bridge.session.cancel import TurnCancelled
 
     core = await window.core()
-    answers = await window.answers()
-    found = await answers.resolve(params.model, work.cancel)
+    found = await core.source.find(lambda: params.model or core.models.default, work.cancel)
     if isinstance(found, RemoteModel):
         raise UnsupportedFeature(f"{found.id} is remote; nothing has to be loaded", feature="load of a remote model")
     if params.remember:
         await remember(window, params.model, window.folder(params.workspace))
     shown = Shown(window, params, work, f"Loading {params.model}")
-    always = params.consent == "always" or (params.consent == "ask" and window.always_switch)
-    asker = Asker(shown, always_switch=always, asks=params.consent != "never")
     config = api.LoadConfig(num_ctx=params.context)
     try:
         if switch:
-            result = await core.local.load(found.name, asker, work.cancel, "", config)
+            result = await core.local.load(found.name, shown, work.cancel, config)
         else:
-            result = await core.local.load_alone(found.name, asker, work.cancel, config)
+            result = await core.local.load_alone(found.name, shown, work.cancel, config)
     except TurnCancelled:
         raise RequestCancelled from None
     finally:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import anyio
-
 from acp_bridge.lsp import wire
 
 if TYPE_CHECKING:
     from acp_bridge.lsp.window import Window
-
-FIRST_LOOK_S = 2.0
 
 
 async def handle(window: Window, params: wire.PickParams) -> wire.Picked:
@@ -27,8 +23,7 @@ async def remember(window: Window, model: str, folder: str) -> None:
 
     core = await window.core()
     if model not in offered(core.models.rows, core.models.remotes):
-        with anyio.move_on_after(FIRST_LOOK_S):  # a pick may come before the first look at the library is done
-            await core.models.looked.wait()
+        await core.models.first_look()  # a pick may come before it
     name = checked_pick(model, offered(core.models.rows, core.models.remotes))
     core.store.remember(folder, name, core.clock.wall())
     window.touch()

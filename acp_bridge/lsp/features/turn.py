@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from acp_bridge.lsp import wire
-from acp_bridge.lsp.messages import chat_messages, chat_tools, image_count
+from acp_bridge.lsp.messages import chat_messages, chat_tools, image_count, since_answer
 from acp_bridge.lsp.shown import Shown
 from acp_bridge.lsp.window import Work
 from shared.protocol import api
 
 if TYPE_CHECKING:
     from acp_bridge.lsp.window import Window
+
+#: Names the hold of turns that name no conversation: one at a time holds the model for this window.
+WINDOW_RUN = "window"
 
 
 async def handle(window: Window, params: wire.TurnParams) -> wire.TurnResult:
@@ -30,7 +33,7 @@ class Answer(Shown):
         self._streamed = params.partial_result_token is not None
 
     def event(self, event: api.Event) -> None:
-        """See Listener."""
+        """See View."""
         if isinstance(event, api.TextDelta) and not self._streamed:
             self.text.append(event.text)
         elif isinstance(event, api.ReasoningDelta) and not self._streamed:
@@ -39,29 +42,36 @@ class Answer(Shown):
 
 
 async def _turn(window: Window, params: wire.TurnParams, work: Work) -> wire.TurnResult:
-    from acp_bridge.answers import Request
+    from acp_bridge.turn.driver import Driver, Job
+    from acp_bridge.turn.history import GivenHistory
+    from acp_bridge.turn.interfaces import EditorTools
 
-    answers = await window.answers()
+    core = await window.core()
     work.model = await window.model_of(params.model, params.workspace)
-    request = Request(
-        model=work.model,
-        messages=lambda sees: chat_messages(params.messages, sees=sees),
-        images=image_count(params.messages),
-        tools=chat_tools(params.tools),
+    job = Job(
+        wanted=lambda: work.model or core.models.default,
+        run=params.conversation or WINDOW_RUN,
         params=_sampling(params),
         conversation=params.conversation,
+        exact=True,
         allow_load=params.allow_load,
         allow_switch=params.allow_switch,
-        asks=params.consent == "ask",
-        always_switch=params.consent == "always" or (params.consent == "ask" and window.always_switch),
-        trim=params.overflow == "trim",
     )
+    history = GivenHistory(
+        lambda sees: chat_messages(params.messages, sees=sees),
+        new_images=image_count(since_answer(params.messages)),
+        pictured=image_count(params.messages) > 0,
+        trims=params.overflow == "trim",
+    )
+
+    async def equip(found: object, model: object) -> EditorTools:
+        return EditorTools(chat_tools(params.tools))
+
     shown = Answer(window, params, work)
     try:
-        answered = await answers.answer(request, shown, work.cancel)
+        result = (await Driver(core.source, core.holds, job, history, shown, work.cancel, equip).run()).result
     finally:
         shown.done.end()
-    result = answered.result
     window.answered(result)
     return wire.TurnResult(
         finish_reason=result.finish_reason,
@@ -83,7 +93,7 @@ async def _turn(window: Window, params: wire.TurnParams, work: Work) -> wire.Tur
         reasoning="".join(shown.reasoning),
         by=result.by,
         warnings=result.warnings,
-        left_out=answered.left_out,
+        left_out=history.left_out,
     )
 
 

@@ -166,7 +166,7 @@ async def test_the_same_call_again_and_again_ends_the_turn(agent: Bench) -> None
 
 
 async def test_too_many_rounds_are_said_truly(agent: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acp_bridge.session.turn.MAX_REQUESTS", 3)
+    monkeypatch.setattr("acp_bridge.turn.driver.MAX_REQUESTS", 3)
     async with running(agent) as daemon, bridge(agent) as client:
         scripted(daemon, *[[("find_files", {"pattern": str(number)})] for number in range(5)])
         session = await begin(client, agent)

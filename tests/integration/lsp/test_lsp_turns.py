@@ -403,3 +403,29 @@ async def test_a_defect_of_ours_says_only_its_kind(
     said = capsys.readouterr().err
     assert "ValueError in modeld/turn" in said
     assert "secret" not in said
+
+
+# --- between two turns -------------------------------------------------------------------------
+
+
+async def test_a_hold_ends_by_itself_when_the_next_turn_never_comes(
+    pair: tuple[Window, FakeDaemon], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An editor that runs the tools says nothing when its user gives up."""
+    monkeypatch.setattr("acp_bridge.turn.driver.NEXT_TURN_S", 0.05)
+    editor, daemon = pair
+    holds: list[api.HoldParams] = []
+
+    async def hold(call: Any) -> api.Value:
+        holds.append(call.params(api.HoldParams))
+        return api.Value()
+
+    daemon.answers["run/hold"] = hold
+
+    async def script(params: api.TurnParams, emit: Emit, cancelled: anyio.Event) -> api.TurnResult:
+        return result(params, "tool_calls", tool_calls=[api.ToolCall(id="c", name="read", arguments="{}")])
+
+    daemon.script = script
+    assert (await editor.turn("alpha").end())["finishReason"] == "tool_calls"
+    await editor.until(lambda: any(one.release for one in holds))
+    assert [one.release for one in holds] == [False, True]

@@ -3,12 +3,11 @@
 import msgspec
 import pytest
 
-from acp_bridge.answers import require_thinking, trimmed_text, unseen_text
 from acp_bridge.daemon.locate import Detection
 from acp_bridge.forecast import Room, forecasts, planned, reserve_bytes
 from acp_bridge.lsp import wire
 from acp_bridge.lsp.inline import CUT_STEP, PREFIX_MOST, SUFFIX_MOST, Around, around, tidy, worth_asking
-from acp_bridge.lsp.messages import chat_messages, chat_tools, image_count
+from acp_bridge.lsp.messages import chat_messages, chat_tools, image_count, since_answer
 from acp_bridge.lsp.progress import stage_text, turn_event
 from acp_bridge.lsp.rows import Seen, library_models, picker_models, shown, wire_fit
 from acp_bridge.lsp.state import service_status, settled, slot_progress
@@ -16,7 +15,6 @@ from acp_bridge.picker import RemoteModel
 from acp_bridge.session.context import head_length
 from modeld.cli.describe import plan_text
 from shared.catalog.fit import SOURCES, Fit, Source, Verdict
-from shared.errors import UnsupportedFeature
 from shared.protocol import api
 from shared.settings import Settings
 
@@ -215,14 +213,12 @@ def test_a_tool_without_a_schema_takes_an_object() -> None:
     assert made["function"]["parameters"] == {"type": "object", "properties": {}}
 
 
-def test_thinking_levels_and_sentences() -> None:
-    require_thinking(row("a"), None)
-    require_thinking(row("a"), "default")
-    require_thinking(row("a", thinking=True), "high")
-    with pytest.raises(UnsupportedFeature):
-        require_thinking(row("a"), "high")
-    assert unseen_text(2, "a") == "The 2 images are left out: a does not see images."
-    assert trimmed_text(1, 4096) == "The first message no longer fits the window of 4,096 tokens and was left out."
+def test_what_is_new_is_what_stands_behind_the_last_answer() -> None:
+    roles = ["system", "user", "assistant", "tool", "user"]
+    history = [wire.Message(role=role, content=str(place)) for place, role in enumerate(roles)]  # type: ignore[arg-type]
+    assert [message.content for message in since_answer(history)] == ["3", "4"]
+    assert list(since_answer(history[:2])) == history[:2]
+    assert list(since_answer(history[:3])) == []
 
 
 # --- forecasts ---------------------------------------------------------------------------------

@@ -1,0 +1,193 @@
+"""The loop of a turn, for every face: prepare, fit, request, tools, end. Each rule of a turn stands here once.
+
+A face gives the history, the tools and a view, and gets the end; what is asked of the user goes through its view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from acp_bridge.picker import RemoteModel
+from acp_bridge.session import context
+from acp_bridge.session.cancel import TurnCancelled
+from acp_bridge.thinking import level_of
+from acp_bridge.turn.holds import NEXT_TURN_S, Holds
+from acp_bridge.turn.sentences import left_out_text, rounds_text, unseen_text
+from shared.errors import ContextOverflow, ModeldError, UnsupportedFeature
+from shared.protocol import api
+
+if TYPE_CHECKING:
+    from acp_bridge.session.cancel import Cancel
+    from acp_bridge.turn.history import History
+    from acp_bridge.turn.interfaces import Model, Tools, View
+    from acp_bridge.turn.source import ModelSource
+
+#: Model calls in one prompt turn, tools between them.
+MAX_REQUESTS = 30
+
+Equip = Callable[["api.LibraryRow | RemoteModel", "Model"], Awaitable["Tools"]]
+#: Why a turn ended: the model said all, the tools ended it (it goes in circles), or its rounds are used up.
+Why = Literal["answered", "tools", "rounds"]
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked. `wanted` names the model, anew each time it is looked for; `run` names the hold of its tools.
+
+    `exact`: a thinking level that the model lacks is an error; else it is told, and the model thinks by its default.
+    """
+
+    wanted: Callable[[], str]
+    run: str
+    params: api.Sampling = msgspec.field(default_factory=api.Sampling)
+    conversation: str | None = None
+    exact: bool = False
+    allow_load: bool = True
+    allow_switch: bool = True
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """How a turn ended. `result` is that of its last request; `model` is "" when none was found before a cancel."""
+
+    result: api.TurnResult
+    model: str = ""
+    why: Why = "answered"
+
+
+class Driver:
+    """Drives one turn. `equip` gives the tools once the model is known (and loaded, where that was needed first)."""
+
+    def __init__(
+        self, source: ModelSource, holds: Holds, job: Job, history: History, view: View, cancel: Cancel, equip: Equip
+    ) -> None:
+        self._source = source
+        self._holds = holds
+        self._job = job
+        self._history = history
+        self._view = view
+        self._cancel = cancel
+        self._equip = equip
+        self._model: Model | None = None
+        self._params = job.params
+        self._lent = False  # the editor runs the tools: the hold outlives this turn
+
+    async def run(self) -> Ended:
+        """From the job to its end. A cancel ends it as `cancelled`, never as an error. Raises the typed errors."""
+        try:
+            return await self._run()
+        except TurnCancelled:
+            return self._cancelled()
+        except ModeldError:
+            if self._cancel.requested:
+                return self._cancelled()  # an error that a cancel caused is the cancel
+            raise
+        finally:
+            if not self._lent:
+                self._holds.end(self._job.run)
+
+    def _cancelled(self) -> Ended:
+        name = self._model.name if self._model is not None else ""
+        result = api.TurnResult(
+            finish_reason="cancelled",
+            model=name or self._job.wanted(),
+            usage=api.Usage(),
+            timings=api.Timings(),
+            generation=0,
+        )
+        return Ended(result=result, model=name)
+
+    async def _run(self) -> Ended:
+        model, tools = await self._prepare()
+        for number in range(1, MAX_REQUESTS + 1):
+            self._cancel.check()
+            self._view.request(number)
+            result = await self._generate(model, tools)
+            self._view.answered(result, model.name)
+            if self._cancel.requested:
+                result = msgspec.structs.replace(result, finish_reason="cancelled")
+            if result.finish_reason != "tool_calls" or not result.tool_calls:
+                return Ended(result=result, model=model.name)
+            if tools.elsewhere:
+                self._lent = True
+                self._holds.begin(self._job.run, model, NEXT_TURN_S)
+                return Ended(result=result, model=model.name)
+            self._holds.begin(self._job.run, model)
+            if not await tools.run(result.tool_calls):
+                return Ended(result=result, model=model.name, why="tools")
+        self._view.notice(rounds_text(MAX_REQUESTS))
+        return Ended(result=result, model=model.name, why="rounds")
+
+    # --- prepare -------------------------------------------------------------------------------
+
+    async def _prepare(self) -> tuple[Model, Tools]:
+        """What answers, and the tools it gets. Raises the typed errors of a resolution; never another model."""
+        job, history, view = self._job, self._history, self._view
+        found = await self._source.find(job.wanted, self._cancel)
+        model = self._model = self._source.bound(found)
+        view.chosen(model.name)
+        self._params = msgspec.structs.replace(job.params, thinking=self._level(found, model.name))
+        if history.pictured and model.may_see and job.allow_load:
+            await model.load(view, self._cancel, allow_switch=job.allow_switch)  # whether it sees is known then
+        tools = await self._equip(found, model)
+        if history.new_images and not model.sees:
+            view.notice(unseen_text(history.new_images, model.name))
+        return model, tools
+
+    def _level(self, found: api.LibraryRow | RemoteModel, model: str) -> str | None:
+        """The thinking level to send. Raises UnsupportedFeature where it has to be exact and the model lacks it."""
+        row = None if isinstance(found, RemoteModel) else found
+        try:
+            return level_of(row, self._job.params.thinking, model)
+        except UnsupportedFeature as error:
+            if self._job.exact:
+                raise
+            self._view.notice(error.message)
+            return None
+
+    # --- fit and request -----------------------------------------------------------------------
+
+    async def _generate(self, model: Model, tools: Tools) -> api.TurnResult:
+        """One request, and once more with less where the model knows better than the count what fits."""
+        await self._fit(model, tools, model.window)
+        try:
+            return await self._request(model, tools)
+        except ContextOverflow as error:
+            overflow = error
+        if not await self._fit(model, tools, int(overflow.context or 0), certain=True):
+            raise overflow
+        return await self._request(model, tools)
+
+    async def _fit(self, model: Model, tools: Tools, window: int, *, certain: bool = False) -> bool:
+        """Leave out what does not fit `window` tokens; counting is skipped while a cheap upper guess fits."""
+        history = self._history
+        if not window or not history.trims:
+            return False
+        messages = history.messages(sees=model.sees)
+        if not certain and context.estimate(messages) < window - context.reserve(window):
+            return False
+        counted = await self._cancel.race(lambda: model.count(messages, tools.schemas))
+        head = context.head_length(messages)
+        leave = context.drop(messages[head:], counted.each[head:], counted.total, window)
+        if leave:
+            self._view.notice(left_out_text(history.leave_out(leave), window, history.remedy))
+        return leave > 0
+
+    async def _request(self, model: Model, tools: Tools) -> api.TurnResult:
+        job = self._job
+        params = api.TurnParams(
+            model=model.name,
+            messages=self._history.messages(sees=model.sees),
+            tools=tools.schemas,
+            params=self._params,
+            conversation=job.conversation,
+            allow_load=job.allow_load,
+            allow_switch=job.allow_switch,
+            consent=self._view.always_switch,
+        )
+        return await model.generate(params, self._event, self._cancel, self._view)
+
+    def _event(self, event: api.Event) -> None:
+        if not self._cancel.requested:
+            self._view.event(event)

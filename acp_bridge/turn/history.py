@@ -1,0 +1,103 @@
+"""The messages of a turn: recorded by the bridge, or given whole by the editor with each request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from acp_bridge.session import context
+from acp_bridge.session.events import ImagePart, Part
+from acp_bridge.session.recorder import Recorder
+from acp_bridge.session.state import messages_of
+
+Messages = list[dict[str, Any]]
+
+
+class History(Protocol):
+    """What the model is sent. `new_images` counts the images that came since its last answer.
+
+    `trims`: what no longer fits is left out at the head; else it is the caller's ContextOverflow. `remedy` is the
+    face's own advice behind the sentence that says so.
+    """
+
+    new_images: int
+    trims: bool
+    remedy: str
+
+    @property
+    def pictured(self) -> bool:
+        """Whether there is an image in what is sent."""
+        ...
+
+    def messages(self, *, sees: bool) -> Messages:
+        """In the chat-completion shape, the system's first, for a model that sees images or does not."""
+        ...
+
+    def leave_out(self, count: int) -> int:
+        """Leave out `count` more messages behind the system's; gives how many are left out in all."""
+        ...
+
+
+class RecordedHistory:
+    """A conversation that the bridge keeps. `system` is set once the model is known.
+
+    `aside` is a last message that the bridge itself adds: it is sent, without tools, and not recorded.
+    """
+
+    trims = True
+    remedy = "`/compact` summarises what is left out instead."
+
+    def __init__(self, recorder: Recorder, parts: Sequence[Part] = (), aside: str = "") -> None:
+        self.system = ""
+        self.new_images = sum(isinstance(part, ImagePart) for part in parts)
+        self._recorder = recorder
+        self.aside = aside
+
+    @property
+    def pictured(self) -> bool:
+        """See History."""
+        return self._recorder.conversation.pictured
+
+    def messages(self, *, sees: bool) -> Messages:
+        """See History."""
+        conversation = self._recorder.conversation
+        self._recorder.settle()
+        kept = messages_of(conversation.events, sees=sees)[conversation.dropped :]
+        if self.aside:
+            kept.append({"role": "user", "content": self.aside})
+        return [{"role": "system", "content": self.system}, *kept] if self.system else kept
+
+    def leave_out(self, count: int) -> int:
+        """See History. Kept with the conversation, so that the next turns begin at the same place."""
+        conversation = self._recorder.conversation
+        conversation.dropped += count
+        return conversation.dropped
+
+
+class GivenHistory:
+    """A history that came with the request; `render(sees)` puts it into words, once for each answer to `sees`."""
+
+    remedy = ""
+
+    def __init__(
+        self, render: Callable[[bool], Messages], *, new_images: int = 0, pictured: bool = False, trims: bool = False
+    ) -> None:
+        self.new_images = new_images
+        self.pictured = pictured
+        self.trims = trims
+        self.left_out = 0
+        self._render = render
+        self._rendered: dict[bool, Messages] = {}
+
+    def messages(self, *, sees: bool) -> Messages:
+        """See History."""
+        if sees not in self._rendered:
+            self._rendered[sees] = self._render(sees)
+        whole = self._rendered[sees]
+        head = context.head_length(whole)
+        return [*whole[:head], *whole[head + self.left_out :]]
+
+    def leave_out(self, count: int) -> int:
+        """See History."""
+        self.left_out += count
+        return self.left_out

@@ -1,0 +1,23 @@
+"""What the bridge says to the user about a turn. Pure."""
+
+from __future__ import annotations
+
+from shared.words import counted
+
+
+def unseen_text(count: int, model: str) -> str:
+    """Told when images of the user are not sent."""
+    images = "The image is" if count == 1 else f"The {count} images are"
+    return f"{images} left out: {model} does not see images."
+
+
+def left_out_text(count: int, window: int, remedy: str = "") -> str:
+    """Told when messages at the head no longer fit. `count` is all that is left out by now; `remedy` may follow."""
+    first, fit, are = ("message", "fits", "is") if count == 1 else (f"{count:,} messages", "fit", "are")
+    text = f"The first {first} no longer {fit} the window of {counted(window, 'token')} and {are} left out."
+    return f"{text} {remedy}" if remedy else text
+
+
+def rounds_text(count: int) -> str:
+    """Told when a turn has used up its rounds of tools."""
+    return f"Stopped after {count} rounds of tools. Send a message to go on."

@@ -1,0 +1,69 @@
+"""From a name to what answers under it: strict, healed once, never another model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from acp_bridge.picker import RemoteModel
+from acp_bridge.resolve import resolve, resolve_healed
+from acp_bridge.session.bound import BoundLocal
+from shared.errors import ResolutionMiss
+
+if TYPE_CHECKING:
+    from acp_bridge.daemon.client import Daemon
+    from acp_bridge.models import Models
+    from acp_bridge.providers.registry import Providers
+    from acp_bridge.session.cancel import Cancel
+    from acp_bridge.session.local import LocalModel
+    from acp_bridge.turn.interfaces import Model
+    from shared.protocol import api
+    from shared.settings import Settings
+
+
+class ModelSource:
+    """The local models and the remote ones, as turns ask for them."""
+
+    def __init__(
+        self, models: Models, daemon: Daemon, local: LocalModel, providers: Providers, settings: Settings
+    ) -> None:
+        self._models = models
+        self._daemon = daemon
+        self._local = local
+        self._providers = providers
+        self._settings = settings
+
+    def meaning(self, wanted: str) -> api.LibraryRow | RemoteModel:
+        """What this name means now. Raises NoAvailableModel, NoSatisfactoryModel."""
+        models = self._models
+        return resolve(wanted, models.rows, models.remotes, models.missing(wanted))
+
+    async def find(self, wanted: Callable[[], str], cancel: Cancel) -> api.LibraryRow | RemoteModel:
+        """What answers under the name that `wanted` gives. A cold library has its first look, a miss is healed once.
+
+        Raises the typed errors of a resolution, or why modeld is away; TurnCancelled.
+        """
+        if not self._known(wanted()):
+            await cancel.race(self._models.first_look)
+        try:
+            return await cancel.race(lambda: resolve_healed(lambda: self.meaning(wanted()), self._models.reconcile))
+        except ResolutionMiss:
+            if self._daemon.connected:
+                raise
+            raise self._daemon.detection.error() from None  # what is missing is modeld, not the model
+
+    def _known(self, name: str) -> bool:
+        models = self._models
+        return models.row(name) is not None or any(remote.id == name for remote in models.remotes)
+
+    def bound(self, found: api.LibraryRow | RemoteModel) -> Model:
+        """The model as one turn sees it."""
+        if isinstance(found, RemoteModel):
+            from acp_bridge.providers.client import BoundRemote
+
+            return BoundRemote(self._providers.client(found), found)
+        return self.local(found)
+
+    def local(self, row: api.LibraryRow) -> BoundLocal:
+        """A local model as one turn sees it."""
+        return BoundLocal(self._local, self._daemon, self._settings, row)
