@@ -13,6 +13,7 @@ import { registerCommitCommand } from './commands/commit.ts';
 import { registerSelectionCommands } from './commands/selection.ts';
 import { registerServiceCommands } from './commands/service.ts';
 import { inlineMiddleware, registerInlineCommands } from './inline/inline.ts';
+import { inform } from './messages.ts';
 import { Library } from './models/library.ts';
 import { ModelProvider, VENDOR } from './models/provider.ts';
 import { Repair } from './onboarding/repair.ts';
@@ -84,7 +85,7 @@ function registerRest(
     registerInlineCommands(),
     vscode.commands.registerCommand('modeld.pickModel', () => picker.show()),
     vscode.commands.registerCommand('modeld.openChat', () => panel.focus()),
-    bridge.onNotice((notice) => void vscode.window.showInformationMessage(notice.text)),
+    bridge.onNotice((notice) => void inform(notice.text)),
     vscode.workspace.onDidChangeConfiguration((change) => {
       if (needsRestart(change)) {
         idle.restart();

@@ -2,6 +2,7 @@
 import * as path from 'node:path';
 import * as vscode from 'vscode';
 import type { Target } from './conversation.ts';
+import { inform } from '../messages.ts';
 import { fenced } from './fence.ts';
 
 /** A piece of a document: its name for people, the text for the model, its place. */
@@ -31,7 +32,6 @@ export function codeIn(document: vscode.TextDocument, range: vscode.Range): Code
     text: fenced(label, document.languageId, document.getText(lines)),
     target: {
       uri: document.uri.toString(),
-      version: document.version,
       startLine: range.start.line,
       endLine: last,
       code: document.getText(lines),
@@ -50,7 +50,7 @@ export function selectedCode(): Code | undefined {
 export async function insertAtCursor(code: string): Promise<void> {
   const editor = vscode.window.activeTextEditor ?? vscode.window.visibleTextEditors[0];
   if (editor === undefined) {
-    await vscode.window.showInformationMessage('Open a file first: the code goes to its cursor.');
+    await inform('Open a file first: the code goes to its cursor.');
     return;
   }
   await editor.edit((edit) => edit.replace(editor.selection, code.replace(/\n$/, '')));

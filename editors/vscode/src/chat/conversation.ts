@@ -3,14 +3,12 @@ import type { Message, TurnEvent, TurnResult } from '../wire.ts';
 import { count, seconds } from '../text.ts';
 import { stageText } from './stages.ts';
 
-/** Where code of an answer belongs. Lines from 0. */
+/** Where code of an answer belongs. Lines from 0. Kept over a reload: nothing in it counts within one life alone. */
 export interface Target {
   uri: string;
-  /** The document's version when the question was asked: another one means that the place may have moved. */
-  version: number;
   startLine: number;
   endLine: number;
-  /** The code that stood there. */
+  /** The whole lines that stood there: by them the place is found again. */
   code: string;
 }
 

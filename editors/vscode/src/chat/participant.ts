@@ -6,6 +6,7 @@ import type { Library } from '../models/library.ts';
 import { Pacer, realTiming } from '../models/pacing.ts';
 import { VENDOR } from '../models/provider.ts';
 import type { Message } from '../wire.ts';
+import { inMarkdown } from '../plain.ts';
 import { fenced } from './fence.ts';
 import { promptFor, type Task } from '../commands/prompts.ts';
 import { stageText } from './stages.ts';
@@ -49,7 +50,7 @@ async function answer(
         const now = event.type === 'notice' ? event.text : stageText(event);
         if (now && now !== stage) {
           stage = now;
-          stream.progress(now);
+          stream.progress(inMarkdown(now));
         }
       },
       token,
@@ -65,7 +66,7 @@ async function answer(
     if (startable(failure.kind)) {
       stream.button({ command: 'modeld.start', title: 'Start modeld' });
     }
-    return { errorDetails: { message: failure.message } };
+    return { errorDetails: { message: inMarkdown(failure.message) } };
   }
 }
 

@@ -1,15 +1,19 @@
 /** Code of an answer as a change of a file: shown as a diff first, applied at the user's word. */
+import { randomUUID } from 'node:crypto';
 import * as vscode from 'vscode';
+import { inform, warn } from '../messages.ts';
+import { plain } from '../plain.ts';
 import type { Target } from './conversation.ts';
 import { indentedLike } from './fence.ts';
-import { moved } from './target.ts';
+import { lostText, placeIn } from './target.ts';
 
 /** The scheme of the proposed side of a diff. */
 export const SCHEME = 'modeld-proposal';
 
 interface Proposal {
   document: vscode.Uri;
-  version: number;
+  /** The text that the change was made for. A version of the document would not do: it begins anew with each opening. */
+  before: string;
   range: vscode.Range;
   code: string;
   whole: string;
@@ -18,7 +22,6 @@ interface Proposal {
 export class Proposals implements vscode.TextDocumentContentProvider, vscode.Disposable {
   private readonly open = new Map<string, Proposal>();
   private readonly watches: vscode.Disposable[];
-  private last = 0;
 
   constructor() {
     this.watches = [
@@ -35,20 +38,25 @@ export class Proposals implements vscode.TextDocumentContentProvider, vscode.Dis
 
   /** Show what `code` would change: at the place it was asked for, else at the selection of the file in front. */
   async propose(code: string, target: Target | undefined): Promise<void> {
-    const place = await placeOf(target);
+    const place = target === undefined ? inFront() : await placeOf(target);
+    if (typeof place === 'string') {
+      await warn(place);
+      return;
+    }
     if (place === undefined) {
-      await vscode.window.showInformationMessage('Open the file that the code belongs to first.');
+      await inform('Open the file that the code belongs to first.');
       return;
     }
     const { document, range } = place;
     const before = document.getText();
     const original = document.getText(range);
-    const fitted = indentedLike(code.replace(/\n$/, ''), original);
+    const eol = document.eol === vscode.EndOfLine.CRLF ? '\r\n' : '\n';
+    const fitted = indentedLike(code.replace(/\r?\n$/, ''), original).replace(/\r?\n/g, eol);
     const whole = before.slice(0, document.offsetAt(range.start)) + fitted + before.slice(document.offsetAt(range.end));
-    this.last += 1;
-    const uri = vscode.Uri.from({ scheme: SCHEME, path: document.uri.path, query: String(this.last) });
-    this.open.set(uri.toString(), { document: document.uri, version: document.version, range, code: fitted, whole });
-    const name = vscode.workspace.asRelativePath(document.uri);
+    // A tab of an earlier life of the window must not mean this change.
+    const uri = vscode.Uri.from({ scheme: SCHEME, path: document.uri.path, query: randomUUID() });
+    this.open.set(uri.toString(), { document: document.uri, before, range, code: fitted, whole });
+    const name = plain(vscode.workspace.asRelativePath(document.uri));
     await vscode.commands.executeCommand('vscode.diff', document.uri, uri, `${name} (proposed change)`);
   }
 
@@ -57,13 +65,18 @@ export class Proposals implements vscode.TextDocumentContentProvider, vscode.Dis
   }
 
   private async accept(): Promise<void> {
-    const proposal = this.open.get(this.shown() ?? '');
+    const found = this.shown();
+    if (found === undefined) {
+      return;
+    }
+    const proposal = this.open.get(found);
     if (proposal === undefined) {
+      await warn('This change was proposed before the window was reloaded. Apply the code again.');
       return;
     }
     const document = await vscode.workspace.openTextDocument(proposal.document);
-    if (document.version !== proposal.version) {
-      await vscode.window.showWarningMessage('The file has changed since. Apply the code again to see it as it is now.');
+    if (document.getText() !== proposal.before) {
+      await warn('The file has changed since. Apply the code again to see it as it is now.');
       return;
     }
     const edit = new vscode.WorkspaceEdit();
@@ -92,17 +105,30 @@ export class Proposals implements vscode.TextDocumentContentProvider, vscode.Dis
   }
 }
 
-/** Where the code belongs now; the document may have changed since the question. */
-async function placeOf(
-  target: Target | undefined,
-): Promise<{ document: vscode.TextDocument; range: vscode.Range } | undefined> {
-  if (target !== undefined) {
-    const document = await vscode.workspace.openTextDocument(vscode.Uri.parse(target.uri));
-    const found = moved(document.getText(), target, document.version);
-    if (found !== undefined) {
-      return { document, range: new vscode.Range(document.positionAt(found.start), document.positionAt(found.end)) };
-    }
+interface Where {
+  document: vscode.TextDocument;
+  range: vscode.Range;
+}
+
+/** Where the code belongs now, or why that cannot be told: the document may have changed since the question. */
+async function placeOf(target: Target): Promise<Where | string> {
+  const uri = vscode.Uri.parse(target.uri);
+  const file = vscode.workspace.asRelativePath(uri);
+  let document: vscode.TextDocument;
+  try {
+    document = await vscode.workspace.openTextDocument(uri);
+  } catch {
+    return lostText(file, 'unreadable'); // deleted, moved, or no text any more
   }
+  const found = placeIn(document.getText(), target);
+  if (typeof found === 'string') {
+    return lostText(file, found);
+  }
+  return { document, range: new vscode.Range(document.positionAt(found.start), document.positionAt(found.end)) };
+}
+
+/** The selection of the file in front. */
+function inFront(): Where | undefined {
   const editor = vscode.window.activeTextEditor ?? vscode.window.visibleTextEditors[0];
   return editor === undefined ? undefined : { document: editor.document, range: editor.selection };
 }

@@ -2,6 +2,7 @@
 import * as vscode from 'vscode';
 import type { Bridge } from '../bridge/bridge.ts';
 import { failureOf } from '../bridge/failures.ts';
+import { during, inform } from '../messages.ts';
 import type { Library } from '../models/library.ts';
 import { Pacer, realTiming } from '../models/pacing.ts';
 import { settings } from '../settings.ts';
@@ -28,15 +29,15 @@ export function registerCommitCommand(bridge: Bridge, library: Library): vscode.
   return vscode.commands.registerCommand('modeld.commitMessage', async (control?: vscode.SourceControl) => {
     const repository = await repositoryOf(control?.rootUri);
     if (repository === undefined) {
-      await vscode.window.showInformationMessage('There is no Git repository in this window.');
+      await inform('There is no Git repository in this window.');
       return;
     }
     const diff = await repository.diff(true);
     if (!diff.trim()) {
-      await vscode.window.showInformationMessage('Nothing is staged: stage the changes that the message is for.');
+      await inform('Nothing is staged: stage the changes that the message is for.');
       return;
     }
-    await vscode.window.withProgress(
+    await during(
       { location: vscode.ProgressLocation.SourceControl, title: 'Writing a commit message', cancellable: true },
       (_, token) => write(bridge, library, repository, diff, token),
     );
@@ -77,7 +78,7 @@ async function write(
     pacer.flush();
     if (!tidyCommit(text)) {
       repository.inputBox.value = before;
-      await vscode.window.showInformationMessage(`${result.model} wrote nothing. Try again, or choose another model.`);
+      await inform(`${result.model} wrote nothing. Try again, or choose another model.`);
     }
   } catch (error) {
     pacer.flush();

@@ -1,5 +1,6 @@
 /** An error of a command, shown once with its way out. */
 import * as vscode from 'vscode';
+import { complain } from '../messages.ts';
 import { startable, type Failure } from '../bridge/failures.ts';
 
 /** Returns when the user has seen it; a cancel is no news. */
@@ -8,7 +9,7 @@ export async function report(failure: Failure): Promise<void> {
     return;
   }
   const remedy = remedyOf(failure);
-  const chosen = await vscode.window.showErrorMessage(failure.message, ...(remedy === undefined ? [] : [remedy.label]));
+  const chosen = await complain(failure.message, ...(remedy === undefined ? [] : [remedy.label]));
   if (chosen !== undefined && remedy !== undefined) {
     await vscode.commands.executeCommand(remedy.command);
   }

@@ -2,6 +2,7 @@
 import * as vscode from 'vscode';
 import type { ChatPanel } from '../chat/panel.ts';
 import { codeIn } from '../chat/code.ts';
+import { inform } from '../messages.ts';
 import type { ActionCommand, ActionTarget } from '../wire.ts';
 import { fixQuestion, promptFor, type Task } from './prompts.ts';
 
@@ -24,7 +25,7 @@ export function registerSelectionCommands(panel: ChatPanel): vscode.Disposable {
 async function ask(panel: ChatPanel, task: Task, target: Partial<ActionTarget> | undefined): Promise<void> {
   const about = isTarget(target) ? await targeted(target) : await selected();
   if (about === undefined) {
-    await vscode.window.showInformationMessage('Open a file and select some code first.');
+    await inform('Open a file and select some code first.');
     return;
   }
   const { document, range } = about;

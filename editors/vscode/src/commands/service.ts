@@ -3,6 +3,8 @@ import * as vscode from 'vscode';
 import type { Bridge } from '../bridge/bridge.ts';
 import { failureOf } from '../bridge/failures.ts';
 import type { Report } from '../wire.ts';
+import { confirm, during, flash, inform } from '../messages.ts';
+import { inMarkdown } from '../plain.ts';
 import { report } from './report.ts';
 
 /** Registers the commands. */
@@ -28,27 +30,27 @@ export function registerServiceCommands(bridge: Bridge, log: vscode.LogOutputCha
 
 async function start(bridge: Bridge): Promise<void> {
   const title = 'Starting modeld';
-  const said = await vscode.window.withProgress({ location: vscode.ProgressLocation.Notification, title }, () =>
+  const said = await during({ location: vscode.ProgressLocation.Notification, title }, () =>
     bridge.request('modeld/start', {}),
   );
-  void vscode.window.setStatusBarMessage(said.text, 5000);
+  flash(said.text);
 }
 
 async function stop(bridge: Bridge): Promise<void> {
   const { model, clients } = await bridge.request('modeld/status', {});
   const consequence = model ? `This unloads ${model} for every editor` : 'This ends it for every editor';
   const others = clients > 1 ? ` (${clients} are connected)` : '';
-  const answer = await vscode.window.showWarningMessage('Stop modeld?', { modal: true, detail: `${consequence}${others}.` }, 'Stop');
+  const answer = await confirm('Stop modeld?', `${consequence}${others}.`, 'Stop');
   if (answer === 'Stop') {
     const said = await bridge.request('modeld/stop', {});
-    void vscode.window.setStatusBarMessage(said.text, 5000);
+    flash(said.text);
   }
 }
 
 async function showStatus(bridge: Bridge): Promise<void> {
   const status = await bridge.request('modeld/status', {});
   const action = status.startable ? 'Start modeld' : 'Choose Model…';
-  const chosen = await vscode.window.showInformationMessage(status.text, action);
+  const chosen = await inform(status.text, action);
   if (chosen !== undefined) {
     await vscode.commands.executeCommand(status.startable ? 'modeld.start' : 'modeld.pickModel');
   }
@@ -56,7 +58,7 @@ async function showStatus(bridge: Bridge): Promise<void> {
 
 async function doctor(bridge: Bridge): Promise<void> {
   const title = 'Checking what works';
-  const found = await vscode.window.withProgress({ location: vscode.ProgressLocation.Notification, title }, () =>
+  const found = await during({ location: vscode.ProgressLocation.Notification, title }, () =>
     bridge.request('modeld/doctor', {}),
   );
   const document = await vscode.workspace.openTextDocument({ content: reportText(found), language: 'markdown' });
@@ -64,7 +66,7 @@ async function doctor(bridge: Bridge): Promise<void> {
 }
 
 function reportText(found: Report): string {
-  const lines = found.findings.map((finding) => `- ${finding.good ? 'OK' : '**TO DO**'} ${finding.about}: ${finding.text}`);
+  const lines = found.findings.map((finding) => `- ${finding.good ? 'OK' : '**TO DO**'} ${finding.about}: ${inMarkdown(finding.text)}`);
   return [
     '# What works',
     '',
@@ -90,7 +92,7 @@ async function pull(bridge: Bridge): Promise<void> {
   // Its progress comes as `modeld/progress`, like that of a load.
   const pulled = await bridge.request('modeld/pull', { source: source.trim() });
   const use = 'Use It Here';
-  const chosen = await vscode.window.showInformationMessage(`${pulled.model} is in the library now.`, use);
+  const chosen = await inform(`${pulled.model} is in the library now.`, use);
   if (chosen === use) {
     await bridge.request('modeld/pick', { model: pulled.model });
   }

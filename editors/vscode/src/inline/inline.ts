@@ -1,6 +1,7 @@
 /** Ghost text: off until switched on, quiet when it cannot help. */
 import * as vscode from 'vscode';
 import type { Bridge } from '../bridge/bridge.ts';
+import { flash } from '../messages.ts';
 import { settings } from '../settings.ts';
 import type { Status } from '../wire.ts';
 import { mayAsk } from './gate.ts';
@@ -74,6 +75,6 @@ export function registerInlineCommands(): vscode.Disposable {
     const now = !settings().inlineEnabled;
     const target = vscode.ConfigurationTarget.Global;
     await vscode.workspace.getConfiguration('modeld').update('inlineCompletion.enabled', now, target);
-    void vscode.window.setStatusBarMessage(`Inline completion of modeld is ${now ? 'on' : 'off'}.`, 4000);
+    flash(`Inline completion of modeld is ${now ? 'on' : 'off'}.`, 4000);
   });
 }

@@ -1,6 +1,7 @@
 /** What the editor's picker is told about a model. Pure: icons are names, the shell makes them. */
 import type { Model } from '../wire.ts';
 import { NOTHING } from './held.ts';
+import { plainAll } from '../plain.ts';
 import { count, size } from '../text.ts';
 
 /** Tokens that an Agent-mode request takes before the user has said a word (39 tools and their rules, measured). */
@@ -33,7 +34,8 @@ export interface Decoration {
 }
 
 /** `id` and `name` depend on the model alone; everything that moves with its state stands in `detail` and `tooltip`. */
-export function information(model: Model): Information {
+export function information(row: Model): Information {
+  const model = { ...plainAll(row), id: row.id };
   const window = model.window || model.contextOwn || UNKNOWN_WINDOW;
   const answer = Math.min(Math.floor(window / ANSWER_PART), ANSWER_MOST);
   return {
@@ -51,7 +53,8 @@ export function information(model: Model): Information {
 }
 
 /** The one place that knows the undocumented fields. */
-export function decoration(model: Model): Decoration {
+export function decoration(row: Model): Decoration {
+  const model = { ...plainAll(row), id: row.id, thinkingLevels: row.thinkingLevels };
   const levels = model.thinkingLevels;
   return {
     isUserSelectable: true,

@@ -2,6 +2,7 @@
 import * as vscode from 'vscode';
 import type { Bridge } from '../bridge/bridge.ts';
 import { installArguments } from '../bridge/preflight.ts';
+import { complain, inform } from '../messages.ts';
 import { remedies } from '../bridge/state.ts';
 
 export class Repair implements vscode.Disposable {
@@ -42,11 +43,11 @@ export class Repair implements vscode.Disposable {
   private async tell(): Promise<void> {
     const trouble = this.bridge.trouble;
     if (trouble === undefined) {
-      await vscode.window.showInformationMessage('The bridge to modeld works.');
+      await inform('The bridge to modeld works.');
       return;
     }
     const ways = remedies(trouble);
-    const chosen = await vscode.window.showErrorMessage(trouble.text, ...ways.map((way) => way.label));
+    const chosen = await complain(trouble.text, ...ways.map((way) => way.label));
     const way = ways.find((one) => one.label === chosen);
     if (way !== undefined) {
       await vscode.commands.executeCommand(way.command);
@@ -58,7 +59,7 @@ export class Repair implements vscode.Disposable {
     const problem = this.bridge.trouble?.problem;
     const command = problem && installArguments(problem);
     if (command === undefined) {
-      await vscode.window.showInformationMessage('Choose the Python that modeld is to be installed in first.');
+      await inform('Choose the Python that modeld is to be installed in first.');
       return;
     }
     const [shellPath, ...shellArgs] = command;

@@ -4,6 +4,7 @@ import type { Bridge } from '../bridge/bridge.ts';
 import { failureOf } from '../bridge/failures.ts';
 import type { Library } from '../models/library.ts';
 import { report } from '../commands/report.ts';
+import { confirm, explain, inform } from '../messages.ts';
 import { settings } from '../settings.ts';
 import type { Model, Status } from '../wire.ts';
 import { arithmetic, pickerRows, switchQuestion, type Row, type RowButton } from './rows.ts';
@@ -91,7 +92,7 @@ export class ModelPicker {
       await this.attempt(() => this.library.pick(row.model.id));
     } else if (row?.kind === 'model') {
       const reason = row.model.reason || row.model.detail;
-      await vscode.window.showInformationMessage(`${row.model.name} cannot be used: ${reason}.`);
+      await inform(`${row.model.name} cannot be used: ${reason}.`);
     }
   }
 
@@ -132,11 +133,7 @@ export class ModelPicker {
   private async switchTo(model: Model): Promise<void> {
     const description = await this.bridge.request('modeld/describe', { model: model.id });
     if (description.switch) {
-      const answer = await vscode.window.showWarningMessage(
-        `Switch to ${model.name}?`,
-        { modal: true, detail: switchQuestion(description) },
-        'Switch Now',
-      );
+      const answer = await confirm(`Switch to ${model.name}?`, switchQuestion(description), 'Switch Now');
       if (answer === undefined) {
         return;
       }
@@ -149,7 +146,7 @@ export class ModelPicker {
     const [first = '', ...rest] = arithmetic(description);
     const label = description.switch ? 'Switch Now' : 'Load Now';
     const actions = model.context > 0 ? [] : [label];
-    const chosen = await vscode.window.showInformationMessage(first, { modal: true, detail: rest.join('\n') }, ...actions);
+    const chosen = await explain(first, rest.join('\n'), ...actions);
     if (chosen !== undefined) {
       await this.bridge.request(description.switch ? 'modeld/switch' : 'modeld/load', {
         model: model.id,

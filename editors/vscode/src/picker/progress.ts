@@ -1,6 +1,7 @@
 /** Loads, switches and pulls of this window as notifications that can cancel them. */
 import * as vscode from 'vscode';
 import type { Bridge } from '../bridge/bridge.ts';
+import { during } from '../messages.ts';
 import type { Progress } from '../wire.ts';
 
 /** Shorter work is not worth a notification, in milliseconds. */
@@ -69,12 +70,12 @@ export class LoadProgress implements vscode.Disposable {
     const { operation, model } = shown.latest;
     const title = operation === 'pull' ? `Fetching ${model}` : `Loading ${model}`;
     const options = { location: vscode.ProgressLocation.Notification, title, cancellable: true };
-    await vscode.window.withProgress(options, async (report, token) => {
+    await during(options, async (report, token) => {
       let told = 0;
       shown.tell = (progress) => {
         const now = Math.round((progress.fraction ?? 0) * 100);
         const message = progress.operation === 'pull' ? progress.text : `${now} %`;
-        report.report({ message, increment: Math.max(0, now - told) });
+        report(message, Math.max(0, now - told));
         told = Math.max(told, now);
       };
       shown.tell(shown.latest);

@@ -1,6 +1,7 @@
 /** What our own picker shows, and what each row may do. Pure. */
 import type { Action, Description, Group, Model, Status } from '../wire.ts';
 import type { Trouble } from '../bridge/state.ts';
+import { plain, plainAll } from '../plain.ts';
 import { count, size } from '../text.ts';
 
 const HEADINGS: Record<Group, string> = {
@@ -44,12 +45,13 @@ export function pickerRows(
 }
 
 function modelRow(model: Model, picked: boolean, active: string): Row {
+  const told = plainAll(model);
   return {
     kind: 'model',
     model,
-    label: `${picked ? '$(check)' : '$(blank)'} ${model.name}`,
-    description: model.detail,
-    detail: details(model, active),
+    label: `${picked ? '$(check)' : '$(blank)'} ${told.name}`,
+    description: told.detail,
+    detail: details(told, plain(active)),
     buttons: buttons(model),
   };
 }
@@ -95,7 +97,7 @@ function buttons(model: Model): RowButton[] {
 function commandRows(status: Status | undefined, trouble: Trouble | undefined, inline: boolean): Row[] {
   const rows: Row[] = [];
   const add = (label: string, command: string, description = ''): void => {
-    rows.push({ kind: 'command', label, description, command });
+    rows.push({ kind: 'command', label, description: plain(description), command });
   };
   if (trouble !== undefined) {
     add('$(tools) Repair the connection…', 'modeld.repair', trouble.text);

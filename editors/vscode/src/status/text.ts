@@ -1,6 +1,7 @@
 /** What the status bar and the language status say. Pure. */
 import type { BridgeState, Trouble } from '../bridge/state.ts';
 import type { Status } from '../wire.ts';
+import { plain, plainAll } from '../plain.ts';
 import { count, seconds, shortened, size } from '../text.ts';
 
 /** Characters of a model's name on the status bar. */
@@ -27,7 +28,7 @@ export function shown(
   nameOf: (id: string) => string = (id) => id,
 ): Shown {
   if (state === 'failed') {
-    const line = trouble?.text ?? 'The bridge to modeld does not run.';
+    const line = plain(trouble?.text ?? 'The bridge to modeld does not run.');
     return { text: '$(error) modeld', line, details: ['Click for what to do.'], severity: 'error', busy: false };
   }
   if (state !== 'running' || status === undefined || status.service === 'looking') {
@@ -35,9 +36,9 @@ export function shown(
     return { text: '$(sync~spin) modeld', line, details: [], severity: 'information', busy: state !== 'off' };
   }
   if (status.service !== 'running') {
-    return away(status);
+    return away(plainAll(status));
   }
-  return running(named(status, nameOf), nameOf(picked));
+  return running(plainAll(named(status, nameOf)), plain(nameOf(picked)));
 }
 
 function away(status: Status): Shown {

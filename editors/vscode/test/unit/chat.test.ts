@@ -6,7 +6,7 @@ import { apply, Conversation, fail, finish, type Target } from '../../src/chat/c
 import { fenced, firstBlock, indentedLike } from '../../src/chat/fence.ts';
 import { page } from '../../src/chat/html.ts';
 import { readMessage } from '../../src/chat/protocol.ts';
-import { moved } from '../../src/chat/target.ts';
+import { lostText, placeIn } from '../../src/chat/target.ts';
 import { render, stableEnd } from '../../src/webview/markdown.ts';
 
 const result: TurnResult = {
@@ -123,10 +123,48 @@ test('code goes to its place with its indentation', () => {
   assert.equal(indentedLike('    kept', '    old'), '    kept');
 });
 
-test('the place of a question is found again after edits above it, and not guessed', () => {
-  const target: Target = { uri: 'file:///a', version: 3, startLine: 1, endLine: 1, code: 'two' };
-  assert.deepEqual(moved('one\ntwo\n', target, 3), { start: 4, end: 7 });
-  assert.deepEqual(moved('zero\none\ntwo\n', target, 4), { start: 9, end: 12 });
-  assert.equal(moved('two two\nx', target, 4), undefined);
-  assert.equal(moved('gone', target, 4), undefined);
+const TARGET: Target = { uri: 'file:///a', startLine: 1, endLine: 2, code: 'def two():\n\treturn 2' };
+const at = (text: string, target = TARGET): string => {
+  const place = placeIn(text, target);
+  return typeof place === 'string' ? place : text.slice(place.start, place.end);
+};
+
+test('the place of a question is found by its code: where it stood, else where it stands once', () => {
+  assert.equal(at('one\ndef two():\n\treturn 2\n'), TARGET.code);
+  assert.equal(at('# added\n# on top\none\ndef two():\n\treturn 2\n'), TARGET.code);
+  assert.deepEqual(placeIn('x\ndef two():\n\treturn 2', TARGET), { start: 2, end: 22 }, 'at the end of the file');
+  const twice = 'one\ndef two():\n\treturn 2\n\ndef two():\n\treturn 2\n';
+  assert.deepEqual(placeIn(twice, TARGET), { start: 4, end: 24 }, 'the one that stands where it stood');
+});
+
+test('a place that is gone or stands twice is told, whatever the version of the document is', () => {
+  assert.equal(at('one\ntwo\nthree\nfour\n'), 'gone');
+  assert.equal(at(`one\ndef two():\n\treturn 20\n`), 'gone', 'a line that only begins so is another line');
+  assert.equal(at(`one\n  def two():\n\treturn 2\n`), 'gone', 'one that only ends so too');
+  assert.equal(at(`one\ndef two():\n    return 2\n`), 'gone', 'tabs became spaces');
+  assert.equal(at(`x\nx\nx\n${TARGET.code}\n${TARGET.code}\n`), 'several');
+  assert.equal(at(''), 'gone');
+});
+
+test('other line ends are the same lines', () => {
+  assert.deepEqual(placeIn('x\r\ny\r\none\r\ndef two():\r\n\treturn 2\r\nz', TARGET), { start: 11, end: 32 });
+  const windows = { ...TARGET, code: TARGET.code.replace('\n', '\r\n') };
+  assert.equal(at('x\ny\none\ndef two():\n\treturn 2\nz', windows), TARGET.code);
+});
+
+test('an empty line is found where it stood and nowhere else', () => {
+  const empty: Target = { uri: 'file:///a', startLine: 1, endLine: 1, code: '' };
+  assert.deepEqual(placeIn('a\n\nb', empty), { start: 2, end: 2 });
+  assert.equal(placeIn('a\nb\n\nc', empty), 'gone');
+});
+
+test('a large file is searched at once', () => {
+  const text = `${'x\n'.repeat(400_000)}def two():\n\treturn 2\n`;
+  assert.equal(at(text), TARGET.code);
+});
+
+test('what became of the place is a sentence with the way out', () => {
+  for (const lost of ['gone', 'several'] as const) {
+    assert.match(lostText('a.py', lost), /a\.py\. Select .* ask again\.$/);
+  }
 });
