@@ -33,8 +33,8 @@ class Direct:
     """One engine with one model."""
 
     def __init__(self, backend: str, folder: str, name: str) -> None:
-        from modeld.engine.backends import make_engine
         from modeld.engine.contract import AbortFlag, LoadRequest
+        from modeld.engine.factory import make_engine
         from shared.catalog.identity import RequestedIdentity
         from shared.catalog.library import Library
         from shared.paths import DataRoot

@@ -9,7 +9,8 @@ import anyio.to_thread
 
 from modeld.cli.client import Connection, targets
 from modeld.cli.context import Context
-from modeld.cli.start import READY_SECONDS, start
+from modeld.cli.spawn import READY_SECONDS
+from modeld.cli.start import start
 from modeld.cli.stop import ENDING_SECONDS, stop
 from modeld.cli.takeover import hand_over, is_older
 from modeld.engine.backends import choose

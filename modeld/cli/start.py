@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
 import sys
 import time
-from pathlib import Path
 
 import anyio
 import anyio.to_thread
 
 from modeld.cli.client import Connection, targets
 from modeld.cli.context import Context
+from modeld.cli.spawn import launch
 from modeld.cli.takeover import hand_over, is_older
-from shared import codes, private
+from shared import codes
 from shared.errors import BackendUnavailable, DaemonError, DaemonUnreachable, ModeldError
-from shared.lease import disk, presence
+from shared.lease import presence
 from shared.lease.pulse import PULSE_SECONDS
 from shared.lease.reader import PresenceView, survey
 from shared.protocol import api
 from shared.remedy import called, install_command
 from shared.version import __version__
 
-#: From spawn to the first answer, on a cold and loaded disk.
-READY_SECONDS = 20.0
-_POLL = 0.02
 #: Beyond the time between two looks of a living instance at its own records.
 _MEND_GRACE = 2.0
 _MEND_POLL = 0.1
@@ -49,24 +44,6 @@ async def start(context: Context, backend: str | None) -> int:
         return _report(running, "is running already", backend)
     mine = await launch(context, backend)
     return codes.FAILED if mine is None else await _settle(context, mine)
-
-
-async def launch(context: Context, backend: str | None) -> PresenceView | None:
-    """A fresh daemon that answers; None, with its words on stderr, when it does not start. Raises DaemonUnreachable."""
-    process, said = _spawn(context, backend)
-    deadline = anyio.current_time() + READY_SECONDS
-    while anyio.current_time() < deadline:
-        if process.poll() is not None:
-            if process.returncode == 0:
-                break
-            text = _tail(said) or _why() or f"exit code {process.returncode}; see `modeld doctor`"
-            print(f"modeld: it did not start: {text}", file=sys.stderr)
-            return None
-        mine = await _mine(context, process.pid)
-        if mine is not None:
-            return mine
-        await anyio.sleep(_POLL)
-    raise DaemonUnreachable(hint=f"it did not answer within {READY_SECONDS:.0f} s; see `modeld logs`", retryable=True)
 
 
 async def _running(context: Context) -> Connection | None:
@@ -141,36 +118,6 @@ def _engine_advice() -> str:
     return f"No engine is installed: `{install_command('openvino')}`, then `{called('modeld')} restart`."
 
 
-def _spawn(context: Context, backend: str | None) -> tuple[subprocess.Popen[bytes], Path]:
-    """A process of its own session, with no terminal and no inherited pipe. Raises RootError."""
-    said = context.root.logs / "start.log"
-    command = [sys.executable, "-P", "-m", "modeld", "serve", "--quiet"]
-    command += ["--backend", backend] if backend else []
-    try:
-        private.folder(said.parent)
-        output = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    except OSError as error:
-        disk.explain(error, said.parent)
-    try:
-        if sys.platform == "win32":
-            flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.DETACHED_PROCESS
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, creationflags=flags, cwd=Path.home()
-            )
-        else:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/"
-            )
-    finally:
-        os.close(output)
-    return process, said
-
-
-async def _mine(context: Context, pid: int) -> PresenceView | None:
-    found = await anyio.to_thread.run_sync(survey, context.root)
-    return next((view for view in found.living if view.pid == pid), None)
-
-
 async def _settle(context: Context, mine: PresenceView) -> int:
     """Ours answers. Of starters that raced, the earliest instance stays."""
     async with await Connection.open(mine, context.settings) as connection:
@@ -184,20 +131,3 @@ async def _settle(context: Context, mine: PresenceView) -> int:
             except ModeldError:
                 continue  # it does not answer: ours stays
         return _report(connection, "is running", None)
-
-
-def _why() -> str:
-    """What the doctor sees wrong with the ground, where the process could not even say it (a full disk)."""
-    from modeld.doctor import ground
-
-    wrong = [one for one in ground.root()[1] if one.verdict == "problem"]
-    return "; ".join(f"{one.what} {one.text}: {one.fix}" for one in wrong)
-
-
-def _tail(path: Path) -> str:
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    except OSError:
-        return ""
-    words = [line.strip(" |+-") for line in lines]  # the border of an exception group says nothing
-    return next((line.removeprefix("modeld: ") for line in reversed(words) if line), "")

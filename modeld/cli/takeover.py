@@ -6,6 +6,7 @@ import sys
 
 from modeld.cli.client import Connection, Target
 from modeld.cli.context import Context
+from modeld.cli.spawn import launch
 from modeld.cli.stop import ENDING_SECONDS, gone
 from shared import codes
 from shared.errors import ModeldError, ProtocolUnsupported
@@ -29,8 +30,6 @@ async def hand_over(context: Context, old: Connection, backend: str | None, pati
 
     `patience`: seconds that the running turn may still take. Raises DaemonUnreachable.
     """
-    from modeld.cli.start import launch
-
     running = old.hello
     chosen = backend or (None if running.backend == "none" else running.backend)
     mine = await launch(context, chosen)

@@ -1,19 +1,14 @@
-"""Which engines this installation has, found out without importing a native library, and their factory."""
+"""Which engines this installation has, found out without importing a native library."""
 
 from __future__ import annotations
 
 import importlib.util
-import os
 from importlib.machinery import ModuleSpec
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from shared.errors import BackendUnavailable
 from shared.remedy import install_command
-
-if TYPE_CHECKING:
-    from modeld.engine.contract import AbortFlag, Engine
 
 #: Preferred first where both are importable and no device speaks for another (see `choose`).
 ORDER = ("llama", "openvino")
@@ -77,25 +72,6 @@ def _spec(package: str) -> ModuleSpec | None:
         return importlib.util.find_spec(package)
     except (ImportError, ValueError):
         return None  # a half-removed package is not there
-
-
-def make_engine(backend: str, abort: AbortFlag) -> Engine:
-    """The engine object, nothing imported yet. The scripted one only where a test's script is named."""
-    if backend == "llama":
-        from modeld.engine.llama.engine import LlamaEngine
-
-        return LlamaEngine(abort)
-    if backend == "openvino":
-        from modeld.engine.openvino.engine import OpenVinoEngine
-
-        return OpenVinoEngine(abort)
-    if backend == "scripted" and os.environ.get(SCRIPT_VARIABLE):
-        from modeld.engine.scripted import ScriptedEngine
-
-        return ScriptedEngine(abort)
-    from modeld.engine.none import NoEngine
-
-    return NoEngine(abort)
 
 
 def installed_version(backend: str) -> str:

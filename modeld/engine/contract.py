@@ -24,7 +24,7 @@ import msgspec
 
 from modeld.engine.pictures import Picture
 from modeld.engine.shelf import Shelf
-from modeld.output.callgrammar import Opened, ToolGrammar
+from modeld.output.grammar_values import Opened, ToolGrammar
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
 from shared.protocol.api import Sampling
 

@@ -17,7 +17,7 @@ from modeld.engine.contract import (
     SpecialTokens,
 )
 from modeld.engine.forgetful import KeepsNothing
-from modeld.output.callgrammar import Opened
+from modeld.output.grammar_values import Opened
 from shared.catalog.identity import RequestedIdentity
 
 

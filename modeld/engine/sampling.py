@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from modeld.engine.contract import Capabilities, DecodeOptions
-from modeld.output.callgrammar import ToolGrammar
+from modeld.output.grammar_values import ToolGrammar
 from shared.errors import UnsupportedFeature
 from shared.protocol.api import Sampling
 

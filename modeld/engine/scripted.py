@@ -34,7 +34,7 @@ from modeld.engine.contract import (
 from modeld.engine.footprint import resident_bytes
 from modeld.engine.forgetful import KeepsNothing
 from modeld.engine.prefix import common_prefix
-from modeld.output.callgrammar import Opened
+from modeld.output.grammar_values import Opened
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
 from shared.errors import EngineFailed, ModelLoadFailed, UnsupportedFeature
 

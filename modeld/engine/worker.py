@@ -22,8 +22,8 @@ from queue import Empty, SimpleQueue
 from typing import NoReturn
 
 from modeld.engine import exits
-from modeld.engine.backends import make_engine
 from modeld.engine.contract import AbortFlag, Engine
+from modeld.engine.factory import make_engine
 from modeld.engine.gate import Activity, TurnGate
 from modeld.engine.messages import (
     WORKER_PROTOCOL,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from modeld.output.callgrammar import Opened
+from modeld.output.grammar_values import Opened
 from shared.nesting import too_deep
 from shared.protocol.api import Event, Generating, ReasoningDelta, TextDelta, Thinking, ToolCall, ToolCallDelta
 

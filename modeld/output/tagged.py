@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from modeld.output.callgrammar import Opened
 from modeld.output.calls import style_of
 from modeld.output.calls.section import json_calls
 from modeld.output.calls.style import Style
 from modeld.output.emitter import Emitter
 from modeld.output.format import OutputFormat
+from modeld.output.grammar_values import Opened
 from modeld.output.markers import Markers
 from modeld.output.reader import Reader, Steps
 from modeld.output.tools import ToolBook

@@ -95,7 +95,7 @@ class Loads:
         active = slot.machine.state.active
         if active is not None and not fits(active, wanted):
             self._note_switch(work, active.name)
-        slot.feed(ev.LoadAsked(target=target, caller=work.ticket.number, allow_switch=True))
+        slot.feed(ev.LoadAsked(target=target, caller=work.ticket.number, allow_switch=work.allow_switch))
         job = slot.machine.state.load
         if job is None:
             return False

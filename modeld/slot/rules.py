@@ -12,8 +12,8 @@ import msgspec
 
 from modeld.slot import effects as fx
 from modeld.slot import events as ev
-from modeld.slot.state import IllegalEvent, LoadJob, Name, Operation, SlotState, covers
-from shared.catalog.identity import serves
+from modeld.slot.state import IllegalEvent, LoadJob, Name, Operation, SlotState
+from shared.catalog.identity import covers, serves
 from shared.errors import (
     DaemonRestarting,
     EngineFailed,

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from modeld.slot.events import Event
-from shared.catalog.identity import AUTO, GIVEN, RequestedIdentity, ResolvedIdentity
+from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
 
 Name = Literal["Empty", "Loading", "Ready", "Busy", "Switching", "Unloading", "Failed", "ShuttingDown", "LostOwner"]
 NAMES: tuple[Name, ...] = get_args(Name)
@@ -113,19 +113,3 @@ def validate(state: SlotState) -> None:
 def _require(truth: bool, why: str) -> None:
     if not truth:
         raise InvariantBroken(why)
-
-
-def covers(target: RequestedIdentity, wanted: RequestedIdentity) -> bool:
-    """Whether what `target` will load is sure to serve `wanted` too, so that both may share one load."""
-    if any(getattr(target, name) != getattr(wanted, name) for name in GIVEN):
-        return False
-    if wanted.min_ctx is not None and not _reaches(target, wanted.min_ctx):
-        return False
-    fields = (name for name in RequestedIdentity.__struct_fields__ if name != "min_ctx")
-    return all(getattr(wanted, name) in (AUTO, getattr(target, name)) for name in fields)
-
-
-def _reaches(target: RequestedIdentity, least: int) -> bool:
-    if target.num_ctx != AUTO:
-        return target.num_ctx >= least
-    return target.min_ctx is not None and target.min_ctx >= least

@@ -13,8 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from modeld.slot.state import covers
-from shared.catalog.identity import RequestedIdentity, ResolvedIdentity, serves
+from shared.catalog.identity import RequestedIdentity, ResolvedIdentity, covers, serves
 from shared.errors import QueueFull
 from shared.settings import Settings
 

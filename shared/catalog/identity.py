@@ -93,3 +93,19 @@ def serves(resident: ResolvedIdentity, wanted: RequestedIdentity) -> bool:
     if wanted.min_ctx is not None and resident.num_ctx < wanted.min_ctx:
         return False
     return all(getattr(wanted, field) in (AUTO, getattr(resident, field)) for field in _CONFIGURABLE)
+
+
+def covers(target: RequestedIdentity, wanted: RequestedIdentity) -> bool:
+    """Whether what `target` will load is sure to serve `wanted` too, so that both may share one load."""
+    if any(getattr(target, name) != getattr(wanted, name) for name in GIVEN):
+        return False
+    if wanted.min_ctx is not None and not _reaches(target, wanted.min_ctx):
+        return False
+    fields = (name for name in RequestedIdentity.__struct_fields__ if name != "min_ctx")
+    return all(getattr(wanted, name) in (AUTO, getattr(target, name)) for name in fields)
+
+
+def _reaches(target: RequestedIdentity, least: int) -> bool:
+    if target.num_ctx != AUTO:
+        return target.num_ctx >= least
+    return target.min_ctx is not None and target.min_ctx >= least

@@ -36,7 +36,7 @@ from modeld.engine.lookup import Lookup
 from modeld.engine.pictures import picture_end, positions, words_end, words_of_prompt
 from modeld.engine.shelf import Shelf
 from modeld.engine.there import there
-from modeld.output.callgrammar import Opened
+from modeld.output.grammar_values import Opened
 from shared.catalog.identity import RequestedIdentity
 from shared.errors import ContextOverflow, EngineFailed, ModelLoadFailed, UnsupportedFeature
 

@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from modeld.output.callgrammar import ANY_OBJECT, GAP, CallForm, Forced, Section, ToolGrammar
+from modeld.output.callgrammar import ANY_OBJECT, GAP
+from modeld.output.grammar_values import CallForm, Forced, Section, ToolGrammar
 
 _GAP_RULE = rf"gap ::= [ \t\n\r]{{0,{GAP}}}"
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from modeld.engine.llama.grammar import arguments_gbnf, forced_gbnf, section_gbnf
 from modeld.engine.llama.sampler import SamplerChain
 from modeld.engine.llama.vocabulary import Vocabulary
-from modeld.output.callgrammar import ANY_OBJECT, Opened, Section, ToolGrammar, may_begin, may_follow
+from modeld.output.callgrammar import ANY_OBJECT, may_begin, may_follow
+from modeld.output.grammar_values import Opened, Section, ToolGrammar
 from shared.errors import UnsupportedFeature
 
 #: An opener is found within this many tokens, or left alone.

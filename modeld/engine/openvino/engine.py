@@ -34,7 +34,8 @@ from modeld.engine.openvino.rows import Rows, takes_rows
 from modeld.engine.openvino.sight import Sight
 from modeld.engine.openvino.vocabulary import Vocabulary
 from modeld.engine.there import there
-from modeld.output.callgrammar import Opened, any_arguments
+from modeld.output.callgrammar import any_arguments
+from modeld.output.grammar_values import Opened
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
 from shared.errors import ContextOverflow, EngineFailed, ModelLoadFailed, UnsupportedFeature
 from shared.paths import data_root

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from modeld.engine.contract import DecodeOptions
-from modeld.output.callgrammar import Forced, Section, ToolGrammar, canonical
+from modeld.output.callgrammar import canonical
+from modeld.output.grammar_values import Forced, Section, ToolGrammar
 from modeld.output.schemagrammar import schema_grammar
 from shared.errors import UnsupportedFeature
 

@@ -11,9 +11,9 @@ import jsonschema
 import pytest
 from engine_bench import identity
 
-from modeld.engine.backends import make_engine
 from modeld.engine.chat import Chat
 from modeld.engine.contract import AbortFlag, LoadRequest
+from modeld.engine.factory import make_engine
 from modeld.engine.gate import Activity
 from modeld.engine.guard import RenderGuard
 from modeld.engine.messages import Done, Turn

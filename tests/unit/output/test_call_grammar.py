@@ -8,16 +8,9 @@ from typing import Any
 import pytest
 from outputs import ARGUMENTS, TOOLS
 
-from modeld.output.callgrammar import (
-    GAP,
-    Opened,
-    any_arguments,
-    canonical,
-    may_begin,
-    may_follow,
-    tool_grammar,
-)
+from modeld.output.callgrammar import GAP, any_arguments, canonical, may_begin, may_follow, tool_grammar
 from modeld.output.format import OutputFormat
+from modeld.output.grammar_values import Opened
 from modeld.output.parser import OutputParser
 from shared.catalog.sniff import ToolStyle
 

@@ -10,8 +10,8 @@ import pytest
 from modeld.slot import events as ev
 from modeld.slot.machine import Machine
 from modeld.slot.request import bounded
-from modeld.slot.state import SlotState, covers
-from shared.catalog.identity import RequestedIdentity, ResolvedIdentity, serves
+from modeld.slot.state import SlotState
+from shared.catalog.identity import RequestedIdentity, ResolvedIdentity, covers, serves
 from shared.errors import ModelSwitchRequired
 from shared.protocol.api import Sampling
 from shared.settings import Settings
