@@ -28,6 +28,7 @@ without loss, so that what an engine raises is what the editor shows.
     │   ├── UnsupportedFeature      -32032   unsupported_feature
     │   ├── TemplateFailed          -32033   template_error
     │   ├── PictureUnusable         -32049   picture_unusable
+    │   ├── TextFailed              -32051   text_failed
     │   ├── ClientStalled           -32045   client_stalled
     │   ├── ConsentDeclined         -32046   consent_declined
     │   └── ConversationBusy        -32047   conversation_busy
@@ -285,6 +286,12 @@ class TemplateFailed(TurnError):
     fields = ("message", "index")
     summary = "the model's chat template refused message {index} of the conversation: {message}"
 
+    def _default_message(self) -> str:
+        """Without a number where none is known."""
+        if self.index is not None:
+            return super()._default_message()
+        return f"the model's chat template refused the conversation: {self.data['message']}"
+
 
 class PictureUnusable(TurnError):
     """`index`: the conversation message that holds the picture."""
@@ -293,6 +300,15 @@ class PictureUnusable(TurnError):
     code = -32049
     fields = ("reason", "index")
     summary = "a picture in message {index} of the conversation cannot be used: {reason}"
+
+
+class TextFailed(TurnError):
+    """A defect of ours in reading or writing text: it costs the turn. What was streamed before it stands."""
+
+    kind = "text_failed"
+    code = -32051
+    fields = ("reason",)
+    summary = "a defect of modeld ended this turn ({reason}): what came before it stands, and the model stays loaded"
 
 
 class ClientStalled(TurnError):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 
+from shared.errors import TemplateFailed
+
 CLOSED = 0
 #: What the interpreter's own watchdog uses when a chat template outlived its deadline.
 TEMPLATE_DEADLINE = 1
@@ -15,14 +17,21 @@ ENGINE_FAULT = 70
 #: Windows tells faults as status values from here on.
 _WINDOWS_FAULTS = 0xC000_0000
 
+TEMPLATE_TOO_SLOW = "the chat template took too long and was ended with its process"
 _REASONS = {
     CLOSED: "closed",
-    TEMPLATE_DEADLINE: "the chat template took too long and was ended with its process",
+    TEMPLATE_DEADLINE: TEMPLATE_TOO_SLOW,
     OWNER_GONE: "the owner is gone",
     OWNER_SILENT: "no heartbeat from the owner",
     BAD_PROTOCOL: "the pipe carried something that is no message",
     ENGINE_FAULT: "the worker failed; see its log",
 }
+
+
+def template_failed() -> TemplateFailed:
+    """The end of a turn whose chat template was past its deadline."""
+    reason = f"{TEMPLATE_TOO_SLOW}; the model is unloaded, use another template or model"
+    return TemplateFailed(reason, message=TEMPLATE_TOO_SLOW, index=None)
 
 
 def crashed(code: int | None) -> bool:

@@ -44,7 +44,7 @@ from modeld.engine.messages import (
 from modeld.engine.outgoing import Outgoing
 from modeld.engine.wire import frame
 from shared.catalog.identity import RequestedIdentity
-from shared.errors import EngineFailed, ModeldError, ModelLoadFailed, TemplateFailed, from_wire
+from shared.errors import EngineFailed, ModeldError, ModelLoadFailed, from_wire
 from shared.lease.crashpoint import crash_point
 from shared.protocol.api import Event
 from shared.settings import Settings
@@ -162,12 +162,22 @@ class WorkerHost:
         """The native library is in memory. Raises BackendUnavailable, EngineFailed."""
         return await asyncio.shield(self._imported)
 
+    @property
+    def by_template(self) -> bool:
+        """Whether a chat template that took too long ended the process. Before the import none is rendered."""
+        return self._import_done and self._link.exit_code == exits.TEMPLATE_DEADLINE
+
+    @property
+    def _import_done(self) -> bool:
+        future = self._imported
+        return future.done() and not future.cancelled() and future.exception() is None
+
     async def load(self, message: Load, on_progress: Callable[[float], None]) -> Loaded:
         """Load the one model of this worker. Raises ModelLoadFailed (also when cancelled), BackendUnavailable."""
         try:
             return await self._ask(message, Loaded, on_progress=on_progress)
         except EngineFailed as error:
-            stage = "template" if self._link.exit_code == exits.TEMPLATE_DEADLINE else "weights"
+            stage = "template" if self.by_template else "weights"
             raise ModelLoadFailed(model=message.identity.name, stage=stage, reason=error.data["reason"]) from error
 
     async def run(self, message: Job, on_events: Callable[[list[Event]], None]) -> Done:
@@ -179,8 +189,8 @@ class WorkerHost:
         try:
             return await self._ask(message, Done, on_events=on_events)
         except EngineFailed as error:
-            if self._link.exit_code == exits.TEMPLATE_DEADLINE:
-                raise TemplateFailed(message=error.data["reason"], index=None) from error
+            if self.by_template:
+                raise exits.template_failed() from error
             raise
 
     async def count(self, message: Count) -> Counted:

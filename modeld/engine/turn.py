@@ -244,6 +244,9 @@ class Run:
                     break
                 if options.tools is not None and (opened := parser.take_opened()) is not None:
                     self._engine.constrain(opened)
+        except BaseException:
+            self.stream.finish()  # what was read before it is shown, whatever ends the turn
+            raise
         finally:
             if first:
                 self._decode_s = clock() - first

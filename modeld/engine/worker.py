@@ -44,10 +44,11 @@ from modeld.engine.messages import (
     WorkerHello,
 )
 from modeld.engine.outgoing import Outgoing
+from modeld.engine.place import of_error
 from modeld.engine.resident import Resident
 from modeld.engine.watchdog import Watchdog, end_with_owner, unread
 from modeld.engine.wire import BadFrame, frame, to_worker_reader
-from shared.errors import EngineFailed, ModeldError
+from shared.errors import EngineFailed, ModeldError, ModelLoadFailed, TextFailed
 from shared.lease.identity import start_token
 from shared.version import __version__
 
@@ -158,10 +159,9 @@ class Worker:
             answer = self._answer(engine, job)
         except ModeldError as error:
             answer = Failed(turn=job.turn, error=error.to_wire(), state_valid=engine.valid())
-        except Exception as error:  # the process's own border: told, logged, slot closed
+        except Exception as error:  # the process's own border: told and logged
             _log_fault(error)
-            failed = EngineFailed(reason=type(error).__name__)
-            answer = Failed(turn=job.turn, error=failed.to_wire(), state_valid=False)
+            answer = _failed(engine, job, error)
         finally:
             self._gate.end()
             self._activity.enter("idle", None)
@@ -244,6 +244,30 @@ class Worker:
         if self._resident is None:
             raise EngineFailed(reason="nothing is loaded")
         return self._resident.count(job)
+
+
+def _failed(engine: Engine, job: Load | Job, error: Exception) -> Failed:
+    """What an exception without a type of ours means: a defect in reading or writing text costs the turn, one of the
+    engine its model.
+    """
+    place = of_error(error)
+    reason = f"{type(error).__name__} at {place.name}"
+    if place.in_engine:
+        return Failed(turn=job.turn, error=EngineFailed(reason=type(error).__name__).to_wire(), state_valid=False)
+    if isinstance(job, Load):
+        failed = ModelLoadFailed(model=job.identity.name, stage="template", reason=reason)
+        return Failed(turn=job.turn, error=failed.to_wire(), state_valid=False)
+    return Failed(turn=job.turn, error=TextFailed(reason=reason).to_wire(), state_valid=_settled(engine))
+
+
+def _settled(engine: Engine) -> bool:
+    """Whether the engine is idle with its memory proven good, after a turn that was left in the middle."""
+    try:
+        engine.end_turn()
+    except Exception as error:  # then it is not
+        _log_fault(error)
+        return False
+    return engine.valid()
 
 
 def _log_fault(error: BaseException) -> None:

@@ -151,7 +151,8 @@ class Crew:
             self.crashed.add(worker)
         if worker not in self._told:
             self._told.add(worker)
-            self._tell(ev.WorkerGone(worker=worker, reason=reason))
+            by_template = host is not None and host.by_template
+            self._tell(ev.WorkerGone(worker=worker, reason=reason, by_template=by_template))
 
     async def load(self, worker: int, message: Load, progress: Callable[[float], None]) -> Loaded:
         """Load, bounded by lack of progress. Raises ModelLoadFailed and the engine's own errors."""

@@ -51,10 +51,11 @@ class WorkerUp(Event, frozen=True, kw_only=True):
 
 
 class WorkerGone(Event, frozen=True, kw_only=True):
-    """The process is proven gone. `reason` says why, for people."""
+    """The process is proven gone. `reason` says why, for people; `by_template`: a chat template was too slow."""
 
     worker: int
     reason: str
+    by_template: bool = False
 
 
 class MemoryChecked(Event, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from modeld.engine.exits import template_failed
 from modeld.slot import effects as fx
 from modeld.slot import events as ev
 from modeld.slot.state import IllegalEvent, LoadJob, Name, Operation, SlotState
@@ -102,9 +103,10 @@ def _end_load(state: SlotState, error: dict[str, Any], *, failed: bool) -> Step:
     return after, [fx.FinishLoad(job=job.number, error=error), *effects]
 
 
-def _crashed(state: SlotState, reason: str) -> Step:
+def _crashed(state: SlotState, event: ev.WorkerGone) -> Step:
     generation = state.generation + 1
-    error = EngineFailed(reason=reason, generation=generation).to_wire()
+    crash = EngineFailed(reason=event.reason, generation=generation)
+    error = (template_failed() if event.by_template else crash).to_wire()
     none_left = {"active": None, "operation": None, "worker": None, "orphaned_at": None}
     after = _with(state, name="Failed", generation=generation, error=error, **none_left)
     failed: list[fx.Effect] = []
@@ -310,13 +312,14 @@ def gone_in_load(state: SlotState, event: ev.WorkerGone, now: float, settings: S
         return _advance(_with(state, closing=state.closing - {event.worker}))
     if event.worker != state.worker:
         return state, []
-    error = ModelLoadFailed(model=job.target.name, stage="worker", reason=event.reason).to_wire()
+    stage = "template" if event.by_template else "worker"
+    error = ModelLoadFailed(model=job.target.name, stage=stage, reason=event.reason).to_wire()
     return _end_load(_with(state, worker=None), error, failed=True)
 
 
 def gone_in_use(state: SlotState, event: ev.WorkerGone, now: float, settings: Settings) -> Step:
     """The resident worker crashed."""
-    return _crashed(state, event.reason) if event.worker == state.worker else (state, [])
+    return _crashed(state, event) if event.worker == state.worker else (state, [])
 
 
 def gone_in_unload(state: SlotState, event: ev.WorkerGone, now: float, settings: Settings) -> Step:

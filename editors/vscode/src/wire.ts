@@ -656,6 +656,7 @@ export const ERROR_CODES = {
   slot_generation_stale: -32015,
   stale_fence: -32016,
   template_error: -32033,
+  text_failed: -32051,
   unauthenticated: -32030,
   unsupported_feature: -32032,
   upgraded: -32048,
