@@ -27,7 +27,8 @@ HOSTILE: dict[str, str] = {
     "backslash": "\\[x](command:y) \\\\<b>",
     "long": "a" * 20_000,
 }
-ALL = "".join(text for kind, text in HOSTILE.items() if kind != "long")
+#: Those that can be written as UTF-8, in one.
+ALL = "".join(text for kind, text in HOSTILE.items() if kind not in ("long", "halves"))
 #: What acts, found by another way than the product's: the properties that Unicode gives.
 _NEVER = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f\ud800-\udfff]"

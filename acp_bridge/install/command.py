@@ -15,6 +15,7 @@ from acp_bridge.install.editors import EDITORS, CannotInstall, Plan, Wanted
 from acp_bridge.install.places import Surroundings
 from shared.paths import home
 from shared.remedy import fleeting
+from shared.shown import one_line
 
 #: An editor's command that installs an extension and does not end is given up. Seconds.
 COMMAND_SECONDS = 120.0
@@ -33,7 +34,7 @@ def main(options: argparse.Namespace) -> int:
             return 0
         return _carry_out(plan, dry=options.dry_run, removes=options.remove)
     except (CannotInstall, change.Moved) as error:
-        print(f"acp-bridge: {error}", file=sys.stderr)
+        print(f"acp-bridge: {one_line(str(error))}", file=sys.stderr)
     except OSError as error:
         print(f"acp-bridge: {error.filename or 'the system'}: {error.strerror or error}", file=sys.stderr)
     return 1

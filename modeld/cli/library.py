@@ -129,12 +129,13 @@ def _add(folder: str | None) -> int:
         print(f"modeld: {str(path)!a} is no UTF-8 text: give the folder another name", file=sys.stderr)
         return codes.USAGE
     if not path.is_dir():
-        print(f"modeld: {path} is not a folder", file=sys.stderr)
+        print(f"modeld: {one_line(str(path))} is not a folder", file=sys.stderr)
         return codes.USAGE
     from modeld.cli.configfile import add_folder
 
     file, added = add_folder(path)
-    print(f"{path} is {'now' if added else 'already'} among the model folders ({file})")
+    known = "now" if added else "already"
+    print(one_line(f"{path} is {known} among the model folders ({file})"))
     if added:
         print(f"A running modeld sees it after `{called('modeld')} restart`.")
     return codes.OK

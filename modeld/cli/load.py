@@ -13,6 +13,7 @@ from shared import codes
 from shared.errors import ModelSwitchRequired
 from shared.protocol import api
 from shared.remedy import called
+from shared.shown import one_line
 from shared.words import switch_sentence, use_sentence
 
 
@@ -27,7 +28,7 @@ def main(options: argparse.Namespace) -> int:
         if error.in_use_by:
             sys.stderr.write(f"modeld: {use_sentence(str(error.active), error.in_use_by)}.\n")
         again = shlex.join(["load", str(error.requested), *config_words(options), "--switch"])
-        sys.stderr.write(f"modeld: run `{called('modeld')} {again}` to do it\n")
+        sys.stderr.write(one_line(f"modeld: run `{called('modeld')} {again}` to do it") + "\n")
         return codes.REFUSED
     finally:
         progress.end()

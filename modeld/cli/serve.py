@@ -6,6 +6,7 @@ import sys
 
 from shared.console import guard_streams
 from shared.errors import ModeldError
+from shared.shown import one_line
 
 USAGE = """usage: modeld serve [--backend auto|llama|openvino|none] [--quiet]
 
@@ -53,7 +54,7 @@ def _told(error: BaseException) -> int:
     if isinstance(error, ModeldError):
         print(f"modeld: {error.message}", file=sys.stderr)
     elif isinstance(error, (EndpointError, OSError)):
-        print(f"modeld: cannot serve: {error}", file=sys.stderr)
+        print(f"modeld: cannot serve: {one_line(str(error))}", file=sys.stderr)
     else:
         raise error
     return 1

@@ -12,6 +12,7 @@ from modeld.service import manager
 from modeld.service.manager import Service
 from shared import codes
 from shared.paths import home
+from shared.shown import one_line
 
 
 def main(options: argparse.Namespace) -> int:
@@ -41,7 +42,7 @@ def _install(found: Service) -> int:
     for words in found.install:
         code, said = manager.run(words)
         if code != 0:
-            print(f"modeld: `{shlex.join(words)}` failed: {said or code}", file=sys.stderr)
+            print(f"modeld: `{shlex.join(words)}` failed: {one_line(said) or code}", file=sys.stderr)
             rest = "; ".join(shlex.join(each) for each in found.install)
             print(f"modeld: in a session with {found.manager} running, type: {rest}", file=sys.stderr)
             return codes.FAILED
@@ -57,7 +58,7 @@ def _remove(found: Service) -> int:
     for words in found.remove:
         code, said = manager.run(words)
         if code != 0:
-            print(f"modeld: `{shlex.join(words)}`: {said or code}", file=sys.stderr)
+            print(f"modeld: `{shlex.join(words)}`: {one_line(said) or code}", file=sys.stderr)
     found.path.unlink(missing_ok=True)
     print(f"removed {found.path}")
     return codes.OK
@@ -74,7 +75,7 @@ def _status(found: Service, *, as_json: bool) -> int:
     elif not installed:
         print(f"no service is installed for {found.manager}; `modeld start` works without one")
     else:
-        print(f"{found.path}: {'active' if code == 0 else f'not active ({said or code})'}")
+        print(f"{found.path}: {'active' if code == 0 else f'not active ({one_line(said) or code})'}")
         if not current:
             print("Another installation wrote it, or other options; `modeld service install` writes it anew.")
     return codes.OK

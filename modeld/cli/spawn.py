@@ -15,6 +15,7 @@ from shared import private
 from shared.errors import DaemonUnreachable
 from shared.lease import disk
 from shared.lease.reader import PresenceView, survey
+from shared.shown import one_line
 
 #: From spawn to the first answer, on a cold and loaded disk.
 READY_SECONDS = 20.0
@@ -30,7 +31,7 @@ async def launch(context: Context, backend: str | None) -> PresenceView | None:
             if process.returncode == 0:
                 break
             text = _tail(said) or _why() or f"exit code {process.returncode}; see `modeld doctor`"
-            print(f"modeld: it did not start: {text}", file=sys.stderr)
+            print(f"modeld: it did not start: {one_line(text)}", file=sys.stderr)
             return None
         mine = await _mine(context, process.pid)
         if mine is not None:

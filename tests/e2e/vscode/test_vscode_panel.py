@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,6 +38,27 @@ def test_the_picker_groups_models_and_shows_what_may_be_done(scripted: Home, win
     window.pick("beta")
     window.run("Local Models: Open Chat")
     window.until(lambda: window.panel.locator("#model").inner_text() == "beta", "the chip shows the pick")
+
+
+def test_the_name_of_a_file_is_neither_a_link_nor_an_icon(scripted: Home, window: Window) -> None:
+    broken = Path(scripted.root) / "models" / "[Fix it](command:workbench.action.terminal.new) $(alert).gguf"
+    broken.write_bytes(b"GGUF" + bytes(60))
+    try:
+        scripted.run("modeld", "library", "refresh")
+        window.run("Local Models: Choose Model")
+        widget = window.page.locator(QUICK_INPUT)
+        window.until(lambda: "Fix it" in widget.inner_text(), "our picker has the broken file")
+        window.page.keyboard.type("Fix it")
+        assert widget.locator(".quick-input-list .codicon-alert").count() == 0
+        window.page.keyboard.press("Enter")
+        told = window.toast("cannot be used")
+        window.shot("panel-7-broken-file")
+        assert "[Fix it] (command:workbench.action.terminal.new) $ (alert)" in told
+        assert window.page.locator(".notification-list-item-message a").count() == 0
+    finally:
+        broken.unlink()
+        scripted.run("modeld", "library", "refresh")
+        window.page.keyboard.press("Escape")
 
 
 def test_the_panel_streams_markdown_without_an_account(window: Window, status: Status) -> None:
@@ -106,6 +128,11 @@ def test_code_of_an_answer_is_applied_as_a_change_that_is_seen_first(window: Win
     window.panel.locator("#input").press("Enter")
     answer = window.panel.locator("article").last
     window.until(lambda: "Retry" in answer.inner_text(), "the answer ends")
+    # another program writes the file, and it is opened anew: its version is the one it had, its lines are not
+    window.run("View: Close All Editors")
+    path = editor.workspace / "demo.py"
+    header = "# one\n# two\nimport os\n\n"
+    path.write_text(header + path.read_text())
     answer.get_by_role("button", name="Apply").click()
     window.until(lambda: window.page.locator(".monaco-diff-editor").count(), "a diff is shown")
     window.page.wait_for_timeout(300)
@@ -113,9 +140,11 @@ def test_code_of_an_answer_is_applied_as_a_change_that_is_seen_first(window: Win
     window.run("Local Models: Accept Change")
     window.until(lambda: not window.page.locator(".monaco-diff-editor").count(), "the diff is closed")
     window.page.keyboard.press("Control+S")
-    path = editor.workspace / "demo.py"
     window.until(lambda: "def mul" in path.read_text(), "the file is changed")
-    assert path.read_text() == "def mul(a, b):\n    return a * b\n\n\nprint(add(1, 2))\n"
+    assert path.read_text() == f"{header}def mul(a, b):\n    return a * b\n\n\nprint(add(1, 2))\n"
+    answer.get_by_role("button", name="Apply").click()
+    window.toast("no longer in demo.py")
+    assert not window.page.locator(".monaco-diff-editor").count()
 
 
 def test_ghost_text_comes_once_it_is_switched_on(
