@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import signal
 import sys
@@ -49,6 +50,9 @@ def test_initialize_imports_nothing_heavy(world: World) -> None:
         editor.initialize()
         _eventually(lambda: listing.exists() and listing.read_text())
     loaded = set(json.loads(listing.read_text()))
+    assert {"asyncio", "shared.protocol.peer", "acp_bridge.acp.server"} <= loaded, "the probe told too early"
+    ours = [name for name in HEAVY if name.partition(".")[0] in ("shared", "acp_bridge")]
+    assert all(importlib.util.find_spec(name) for name in ours), "a name of the list is nobody's"
     found = [name for name in HEAVY if name in loaded]
     assert not found, f"loaded before the first answer: {found}"
 

@@ -261,13 +261,19 @@ async def test_a_dead_process_holds_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path / "bridge.db", lambda pid, token: pid != 1)
     await store.claim("c", ME, 100.0)
     await store.claim("c", OTHER, 101.0)
+    assert await store.holds("c", OTHER)
+    assert not await store.holds("c", ME)
     store.close()
 
 
 @pytest.mark.parametrize("now", [100.0 + CLAIM_TTL + 1, 50.0])
 async def test_a_claim_that_cannot_be_seen_ends_with_its_time(store: Store, now: float) -> None:
     await store.claim("c", ME, 100.0)
+    with pytest.raises(ConversationBusy):
+        await store.claim("c", OTHER, 101.0)
     await store.claim("c", OTHER, now)
+    assert await store.holds("c", OTHER)
+    assert not await store.holds("c", ME)
 
 
 async def test_a_take_over_is_a_word_away(store: Store) -> None:

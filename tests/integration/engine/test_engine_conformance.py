@@ -118,12 +118,17 @@ async def test_a_prompt_over_the_window_is_refused_with_its_numbers(engine: Engi
 
 
 async def test_a_full_window_ends_with_its_own_reason(engine: Engine) -> None:
-    messages = [user(await engine.long(engine.window - 24, "ever"))]
-    answer = await engine.ask(messages, Sampling(temperature=0.0, logit_bias={}))
-    room = engine.window - await engine.count(messages)
-    whole = answer.done.usage.generated == room  # a real model may find its end before
-    assert answer.done.finish_reason == ("context_full" if whole else "stop")
-    assert answer.done.usage.generated <= room
+    reasons = []
+    for word in ("ever", "go", "one", "la"):  # a real model may find its end before, but not with every prompt
+        messages = [user(await engine.long(engine.window - 24, word))]
+        answer = await engine.ask(messages, Sampling(temperature=0.0))
+        room = engine.window - await engine.count(messages)
+        reasons.append(answer.done.finish_reason)
+        assert answer.done.usage.generated <= room
+        if reasons[-1] == "context_full":
+            assert answer.done.usage.generated == room
+            break
+    assert reasons[-1] == "context_full", reasons
 
 
 async def test_a_stop_string_ends_the_answer_and_never_shows(engine: Engine) -> None:

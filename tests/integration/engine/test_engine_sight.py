@@ -301,9 +301,13 @@ async def test_a_template_that_leaves_a_picture_out_says_so(engines: Engines, tm
         await ask(engine, "more than forty characters, so that it is cut ", NOISE)
 
 
-async def test_prompts_are_in_no_log(engines: Engines, seeing: Engine) -> None:
+async def test_prompts_are_in_no_log(engines: Engines, seeing: Engine, tiny: Path, tmp_path: Path) -> None:
+    junk = tmp_path / "mmproj-junk.gguf"
+    junk.write_bytes(b"GGUF of nobody")
+    await engines.load("llama", tiny, projector=str(junk))
     await ask(seeing, "a secret between us ", NOISE)
     log = engines.log.read_text()
+    assert log.strip(), "what the library says of a bad projector stands there"
     assert "secret" not in log
     assert "__media_" not in log
 

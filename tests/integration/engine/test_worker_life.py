@@ -152,8 +152,8 @@ async def test_a_count_that_a_frozen_worker_does_not_make_ends_typed(engines: En
 async def test_what_native_code_prints_reaches_the_log_and_never_the_pipe(tmp_path: Path) -> None:
     """A worker whose engine writes to descriptor 1 before and after its hello still speaks clean frames."""
     program = (
-        "import os, sys; from modeld.engine import worker, backends;"
-        "old = backends.make_engine\n"
+        "import os, sys; from modeld.engine import worker, factory;"
+        "old = factory.make_engine\n"
         "def loud(*a):\n    os.write(1, b'loud library\\n'); print('loud python', flush=True); return old(*a)\n"
         "worker.make_engine = loud; worker.main(sys.argv[1:])"
     )
@@ -286,11 +286,16 @@ async def test_a_template_that_cannot_render_is_a_failed_load(engines: Engines, 
         assert failed.value.stage == "template"
 
 
-async def test_prompts_never_reach_the_log(engines: Engines, tiny: Path) -> None:
+async def test_prompts_never_reach_the_log(engines: Engines, tiny: Path, tmp_path: Path) -> None:
+    junk = tmp_path / "junk.gguf"
+    junk.write_bytes(b"GGUF of nobody")
+    with pytest.raises(ModelLoadFailed):
+        await engines.load("llama", tiny, adapters=(str(junk),))
     engine = await engines.load("llama", tiny)
     await engine.ask("the secret word is xylophone")
     await engine.host.close(2)
     log = engines.log.read_text()
+    assert "adapter" in log, "what the library says of a bad adapter stands there"
     assert "xylophone" not in log
     assert oct(engines.log.stat().st_mode & 0o777) == "0o600"
 

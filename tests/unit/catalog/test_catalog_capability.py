@@ -59,8 +59,11 @@ def test_a_live_instance_that_owns_nothing_yet() -> None:
     assert answer(lease(age_s=9999.0), instance()).standing == "live"
 
 
-def test_the_oldest_of_several_instances() -> None:
-    assert answer(None, instance(instance="a"), instance(instance="b", backend="llama")).backend == "openvino"
+def test_of_several_instances_the_first_that_lives_counts() -> None:
+    """A survey sorts them, oldest first."""
+    older, younger = instance(instance="b"), instance(instance="a", backend="llama", started=2.0)
+    assert answer(None, older, younger).backend == "openvino"
+    assert answer(None, instance(instance="b", dead=True), younger).backend == "llama"
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,10 @@ def test_whatever_is_said_the_books_agree(prompt: list[int], answer: list[int]) 
 
 @pytest.mark.parametrize("size", range(GRAM + 2))
 def test_a_prompt_may_be_shorter_than_what_is_looked_up(size: int) -> None:
-    Answer(list(range(size)), [1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2])
+    answer = [1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2]
+    run = Answer(list(range(size)), answer)
+    assert 0 < run.told < len(answer)
+    assert run.evaluations + run.told - run.refused >= len(answer)
 
 
 def test_a_copy_is_evaluated_in_few_batches() -> None:

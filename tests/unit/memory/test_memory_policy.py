@@ -85,7 +85,10 @@ def test_auto_does_not_go_below_the_smallest_useful_context() -> None:
     assert caught.value.required_bytes == found.required_bytes
     assert caught.value.free_bytes == int(2.65 * GIB)
     assert caught.value.reserve_bytes == found.reserve_bytes
-    assert caught.value.fits is None or caught.value.fits < SETTINGS.least_context
+    assert caught.value.fits is None, "not even the smallest step fits"
+    with pytest.raises(InsufficientMemory) as caught:
+        require(plan(ENTRY, asked(), memory(int(2.75 * GIB)), SETTINGS))
+    assert caught.value.fits == 2304, "what fits is told, though auto does not go so low"
 
 
 def test_an_explicit_context_is_never_lowered_and_the_refusal_says_what_would_fit() -> None:

@@ -15,6 +15,7 @@ from shared.protocol.faults import InvalidParams, InvalidRequest, ParseError
 from shared.protocol.framing import Oversized
 from shared.protocol.message import (
     Malformed,
+    Message,
     Notification,
     Request,
     RequestId,
@@ -202,12 +203,12 @@ def test_outgoing_text_is_always_utf8_on_one_line(text: str) -> None:
 
 @given(body=st.binary(max_size=200))
 def test_no_bytes_raise(body: bytes) -> None:
-    parse(body)
+    assert isinstance(parse(body), Message)
 
 
 @given(value=json_values)
 def test_no_json_raises(value: object) -> None:
-    parse(json.dumps(value).encode())
+    assert isinstance(parse(json.dumps(value).encode()), Message)
 
 
 def test_errors_carry_kind_and_fields() -> None:
