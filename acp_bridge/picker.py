@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from shared.protocol.api import LibraryRow
+from shared.words import size_text
 
 #: Shown when there is nothing else; never a model.
 NOTHING = "none"
@@ -115,11 +116,6 @@ def describe(row: LibraryRow) -> str:
     if row.quantization:
         facts.append(row.quantization)
     return ", ".join(facts)
-
-
-def size_text(size: int) -> str:
-    """Bytes for people."""
-    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
 
 def _local(row: LibraryRow) -> Choice:

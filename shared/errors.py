@@ -65,7 +65,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from shared.shown import one_line
-from shared.words import switch_sentence, use_sentence
+from shared.words import START_MODELD, size_text, switch_sentence, use_sentence
 
 
 class ModeldError(Exception):
@@ -104,7 +104,7 @@ class ModeldError(Exception):
 def _words(name: str, value: Any) -> Any:
     """A field as people read it: amounts in the unit that fits them, lists without brackets."""
     if name.endswith("_bytes") and isinstance(value, int):
-        return f"{value / 1e9:.1f} GB" if value >= 1e9 else f"{value / 1e6:.0f} MB"
+        return size_text(value)
     return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
@@ -453,13 +453,13 @@ class DaemonNotInstalled(DaemonError):
 class DaemonNotRunning(DaemonError):
     kind = "daemon_not_running"
     code = -32041
-    summary = "modeld stopped; start it with `modeld start`"
+    summary = f"modeld stopped; {START_MODELD}"
 
 
 class DaemonStale(DaemonError):
     kind = "daemon_stale"
     code = -32042
-    summary = "the last modeld ended without releasing its lease; start it with `modeld start`"
+    summary = f"the last modeld ended without releasing its lease; {START_MODELD}"
 
 
 class DaemonUnreachable(DaemonError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +11,14 @@ import msgspec
 
 from acp_bridge.acp.methods import handler_of, import_all
 from acp_bridge.acp.schema import ClientCapabilities, SessionParams
+from shared.defects import reporter
 from shared.errors import ModeldError
 from shared.protocol.faults import MethodNotFound
 from shared.protocol.framing import LineFramer
 from shared.protocol.message import Notification
 from shared.protocol.peer import Peer
 from shared.protocol.requests import Call
-from shared.shown import one_line
+from shared.protocol.stream import EDITOR_PATIENCE_S
 
 if TYPE_CHECKING:
     from acp_bridge.acp.editor import Editor
@@ -30,8 +30,6 @@ Handler = Callable[["AcpServer", Call], Awaitable[Any]]
 
 #: Between the answer that opens a session and its first updates: some editors drop updates that come right behind.
 FIRST_UPDATES_AFTER_S = 0.1
-#: An editor that is suspended or slow is given this long before the connection counts as dead.
-EDITOR_PATIENCE_S = 120.0
 
 
 class AcpServer:
@@ -69,7 +67,7 @@ class AcpServer:
             on_request=self._request,
             on_notification=self._notification,
             settings=self._settings,
-            on_defect=report_defect,
+            on_defect=reporter("acp-bridge"),
         )
         async with anyio.create_task_group() as group:
             self._group = group
@@ -145,12 +143,3 @@ def _session_of(call: Call) -> str:
         return call.params(SessionParams).session_id
     except ModeldError:
         return ""
-
-
-def report_defect(method: str, error: BaseException) -> None:
-    """A defect of ours, on standard error: where it happened, never what it was about (that may be a prompt)."""
-    import traceback
-
-    place = traceback.extract_tb(error.__traceback__)[-1:]
-    where = f"{place[0].filename}:{place[0].lineno}" if place else "unknown place"
-    sys.stderr.write(f"acp-bridge: {type(error).__name__} in {one_line(method)} at {where}\n")

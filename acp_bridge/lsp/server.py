@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -24,11 +23,11 @@ from acp_bridge.lsp.features import Handler, code_action, handlers, inline_compl
 from acp_bridge.lsp.protocol import FaceProtocol
 from acp_bridge.lsp.transport import Pipe
 from acp_bridge.lsp.window import Window
+from shared.defects import reporter
 from shared.errors import ModeldError
 from shared.installed import Installed
 from shared.protocol.faults import InternalFault
 from shared.protocol.message import decode_params
-from shared.shown import one_line
 from shared.version import __version__
 
 if TYPE_CHECKING:
@@ -37,6 +36,9 @@ if TYPE_CHECKING:
     from acp_bridge.core import Core
     from shared.paths import DataRoot
     from shared.settings import Settings
+
+
+report_defect = reporter("acp-bridge")
 
 
 class Pygls(LanguageServer):
@@ -236,12 +238,3 @@ def _path(uri: str) -> str:
     """The path of a file URI; another kind of folder is named by its URI."""
     path = uris.to_fs_path(uri) if uri.startswith("file:") else None
     return path or uri
-
-
-def report_defect(method: str, error: BaseException) -> None:
-    """A defect of ours, on standard error: where it happened, never what it was about (that may be a prompt)."""
-    import traceback
-
-    place = traceback.extract_tb(error.__traceback__)[-1:]
-    where = f"{place[0].filename}:{place[0].lineno}" if place else "unknown place"
-    sys.stderr.write(f"acp-bridge: {type(error).__name__} in {one_line(method)} at {where}\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from acp_bridge.doctor import findings, provider_findings, report_text
-from acp_bridge.picker import RemoteModel, describe, size_text
+from acp_bridge.picker import RemoteModel, describe
 from acp_bridge.session.cancel import TurnCancelled
 from acp_bridge.session.commands import help_text
 from acp_bridge.session.events import Compacted, OptionsChanged, TurnEnded
@@ -16,7 +16,7 @@ from acp_bridge.turn.history import RecordedHistory
 from shared.catalog.names import begun
 from shared.errors import ModeldError
 from shared.protocol import api
-from shared.words import counted
+from shared.words import counted, size_text
 
 if TYPE_CHECKING:
     from acp_bridge.core import Core
