@@ -118,12 +118,18 @@ class AcpServer:
         try:
             return await handler(self, call)
         except ModeldError as error:
-            raise self._translated(error, call) or error from None
+            raise self._shown(self._translated(error, call) or error) from None
         except Exception as error:
             known = self._translated(error, call)
             if known is None:
                 raise
-            raise known from None
+            raise self._shown(known) from None
+
+    @staticmethod
+    def _shown(error: ModeldError) -> ModeldError:
+        from acp_bridge.acp.errors import shown
+
+        return shown(error)
 
     @staticmethod
     def _translated(error: Exception, call: Call) -> ModeldError | None:

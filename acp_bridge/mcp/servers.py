@@ -20,6 +20,7 @@ from acp_bridge.mcp.asking import Asking
 from acp_bridge.mcp.tool import McpTool, reason_of
 from acp_bridge.session.face import ToolFailed
 from shared.remedy import install_command
+from shared.shown import one_line
 
 if TYPE_CHECKING:
     from acp_bridge.session.forms import AsksForms
@@ -85,7 +86,7 @@ class McpServers:
             await self._serve(place, spec)
         except Exception as error:
             if not self._closing.is_set():
-                self._problems.append(f"The MCP server {spec.name} is not available: {reason_of(error)}")
+                self._problems.append(one_line(f"The MCP server {spec.name} is not available: {reason_of(error)}"))
         finally:
             self._tools.pop(place, None)
             self._settled[place].set()
