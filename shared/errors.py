@@ -31,6 +31,7 @@ without loss, so that what an engine raises is what the editor shows.
     │   ├── TextFailed              -32051   text_failed
     │   ├── ClientStalled           -32045   client_stalled
     │   ├── ConsentDeclined         -32046   consent_declined
+    │   ├── RemoteNotPicked         -32050   remote_not_picked
     │   └── ConversationBusy        -32047   conversation_busy
     ├── LookupFailed
     │   ├── ModelNotFound           -32022   model_not_found
@@ -323,6 +324,15 @@ class ConsentDeclined(TurnError):
     code = -32046
     fields = ("model", "in_use_by")
     summary = "the switch to {model} was declined, since {in_use_by} uses the active model"
+
+
+class RemoteNotPicked(TurnError):
+    """A request named a model of another machine that nobody picked here. `provider` is the name in the config."""
+
+    kind = "remote_not_picked"
+    code = -32050
+    fields = ("model", "provider")
+    summary = "{model} runs on another machine ({provider}) and was not picked here; pick it in the model picker first"
 
 
 class ConversationBusy(TurnError):

@@ -180,7 +180,7 @@ class LspServer:
 
         @feature(types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions(code_action_kinds=list(code_action.KINDS)))
         async def actions(params: types.CodeActionParams) -> list[types.CodeAction]:
-            return code_action.actions(self.window, params)
+            return await code_action.actions(self.window, params)
 
         @feature(types.WINDOW_WORK_DONE_PROGRESS_CANCEL)
         def cancel(params: types.WorkDoneProgressCancelParams) -> None:
