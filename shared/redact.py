@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from shared.secret import HIDDEN, Cleaner
+
 #: Long runs of letters and digits that may be secrets; identities of instances (UUIDs) are none and stay.
 _SECRET = re.compile(r"(?<![\w-])(?=[A-Za-z0-9_-]*\d)(?=[A-Za-z0-9_-]*[A-Za-z])[A-Za-z0-9_-]{32,}(?![\w-])")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -13,8 +15,6 @@ _NAMED = re.compile(
     r"(?i)(\b[\w.-]*(?:token|secret|password|passwd|api[_-]?key|authorization|cookie)[\w.-]*[\"']?\s*[=:]\s*)"
     r"(?:bearer\s+)?(\"[^\"]*\"|'[^']*'|[^\s,;}]+)"
 )
-_CREDENTIALS = re.compile(r"(\w+://)[^/\s:@]+:[^/\s@]+@")
-HIDDEN = "<hidden>"
 #: Names that say nothing about anybody and are ordinary words of a report.
 _COMMON = frozenset({"root", "user", "admin", "localhost", "host", "home", "data", "model"})
 #: Words that are no secret by themselves although their name looks like one.
@@ -25,17 +25,16 @@ class Redactor:
     """Hides what was found out about this user: home folder, user name, host name, and known secrets."""
 
     def __init__(self, *, home: str = "", user: str = "", host: str = "", secrets: Iterable[str] = ()) -> None:
-        self._replacements = [(secret, HIDDEN) for secret in sorted(set(secrets), key=len, reverse=True) if secret]
-        if len(home) > 1:
-            self._replacements.append((home, "~"))
+        self._clean = Cleaner(secrets)
+        self._home = home if len(home) > 1 else ""
         named = ((host, "host"), (user, "user"))
         self._names = [(name, f"<{what}>") for name, what in named if len(name) > 1 and name.lower() not in _COMMON]
 
     def __call__(self, text: str) -> str:
         """The text without what identifies; running it again changes nothing."""
-        for old, new in self._replacements:
-            text = text.replace(old, new)
-        text = _CREDENTIALS.sub(rf"\1{HIDDEN}@", text)
+        text = self._clean(text)
+        if self._home:
+            text = text.replace(self._home, "~")
         text = _NAMED.sub(lambda found: found[0] if _plain(found[2]) else found[1] + HIDDEN, text)
         text = _SECRET.sub(lambda found: found[0] if _public(found[0]) else HIDDEN, text)
         for name, new in self._names:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import importlib.metadata
+import os
 import platform
 import socket
 import zipfile
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from shared.paths import DataRoot, home
 from shared.redact import Redactor
-from shared.shown import escaped
+from shared.secret import named_secrets, proxy_secrets
 
 #: Distributions whose versions matter.
 DISTRIBUTIONS = (
@@ -32,13 +33,13 @@ def write(path: Path, parts: Mapping[str, str], root: DataRoot | None) -> list[s
     path.touch(mode=0o600)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in whole.items():
-            archive.writestr(name, escaped(hide(text)) + "\n")  # read with `cat` by whoever gets it
+            archive.writestr(name, hide(text) + "\n")
     return list(whole)
 
 
 def redactor(root: DataRoot | None) -> Redactor:
-    """One that knows this user, this machine, and the secrets of this data root."""
-    secrets = []
+    """One that knows this user, this machine, and the secrets of this data root and of the environment."""
+    secrets = [*named_secrets(os.environ), *proxy_secrets(os.environ)]
     if root is not None:
         for token in root.instances.glob("*.token"):
             try:

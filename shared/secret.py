@@ -1,0 +1,303 @@
+"""Tokens, keys and passwords: read through one door, sent in one request, taken out of every text that comes back.
+
+A server may echo what it was sent, and a library may quote it in an error. So whoever sends a secret has a `Cleaner`
+that knows it in the encodings in use, and cleans what it got before anything shows, logs or stores it. Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote, quote_plus, unquote, urlsplit, urlunsplit
+
+HIDDEN = "<hidden>"
+#: Longer ones are no key: servers refuse a header of this size (8 to 16 KiB).
+LONGEST = 8192
+#: Shorter ones are hidden where they stand as a word of their own: any text holds their letters by chance.
+WORD = 8
+#: Still shorter ones are hidden only where their place says what they are (`Bearer x`, `token=x`, `//x@`).
+SHORTEST = 4
+#: Keys that the manuals of servers give for servers that check none. They are words, and no secret.
+PLACEHOLDERS = frozenset(
+    {"empty", "none", "null", "dummy", "test", "ollama", "lm-studio", "not-needed", "no-key", "no-key-required",
+     "sk-no-key-required", "unused", "true", "false"}
+)  # fmt: skip
+#: Names of variables, headers, options and query parameters whose values are secrets.
+SECRET_NAME = re.compile(
+    r"(?i)token|secret|passw|passphrase|credential|signature|authorization|cookie|(?:^|[^a-z])"
+    r"(?:auth|pat|sig|pwd|jwt|(?:api|access|account|auth|master|private|session|ssl)?key)(?:[^a-z]|$)"
+)
+#: What looks like one whatever it is called: long, of letters and digits, and neither a path nor words.
+_LOOKS_SECRET = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_.+=~-]{24,}")
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy")
+
+#: What texts in quotes put a backslash before.
+_MARKS = re.compile(r"[\\\"'/]")
+#: How many times longer a secret may get in a stream by the backslashes of texts in texts.
+_DEPTH = 8
+_USERINFO = re.compile(r"(\b[A-Za-z][\w+.-]*:/{1,3})[^/\s\"'<>?#]+@")
+_SCHEME = re.compile(r"(?i)\b(bearer|basic|token)(\s+|%20)(?=[^\s\"',;]*[\d+=_])[\w.~+/=%-]{8,}")
+_PARAMETER = re.compile(r"([?&;])([\w.%~-]+)(=)([^&;\s\"'<>#]+)")
+
+
+class SecretUnusable(ValueError):
+    """A secret that cannot be sent. The text says where it came from and why, and never shows it."""
+
+
+class Secret:
+    """One secret. What prints it, writes it down or copies it elsewhere gets its place only."""
+
+    __slots__ = ("_parts", "_text", "source")
+
+    def __init__(self, text: str, source: str, parts: Iterable[str] = ()) -> None:
+        self._text = text
+        self._parts = tuple(parts)
+        self.source = source
+
+    def reveal(self) -> str:
+        """The secret itself, for the header of the request that it is for."""
+        return self._text
+
+    def known(self) -> list[str]:
+        """What must not be shown: the secret, and what it was made of."""
+        return [self._text, *self._parts]
+
+    def __repr__(self) -> str:
+        return f"Secret({HIDDEN} from {self.source})"
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a secret is not copied")
+
+
+def read_secret(text: str, source: str, *, spaces: bool = False) -> Secret | None:
+    """The secret in `text`, without the blanks and line ends that files and mounts put around it; None where none is.
+
+    `source` names its place in words ("the environment variable HF_TOKEN"). A header with several words allows
+    `spaces` inside. Raises SecretUnusable for what no header can carry.
+    """
+    stripped = text.strip().strip("\ufeff\u200b").strip()
+    if not stripped:
+        return None
+    if len(stripped) > LONGEST:
+        raise SecretUnusable(f"{source} holds {len(stripped)} characters, where a key has {LONGEST} at most")
+    if not stripped.isascii():
+        raise SecretUnusable(f"{source} holds a character that is not ASCII, which no key has; copy the key again")
+    if not stripped.isprintable() or (" " in stripped and not spaces):
+        raise SecretUnusable(f"{source} holds a blank or a line end inside, which no key has; copy the key again")
+    return Secret(stripped, source)
+
+
+def bearer(secret: Secret) -> Secret:
+    """The value of an Authorization header with a token."""
+    return Secret(f"Bearer {secret.reveal()}", secret.source, secret.known())
+
+
+def split_address(address: str, source: str) -> tuple[str, Secret | None]:
+    """An address without its user name and password, and the Authorization header that carries them instead.
+
+    Raises SecretUnusable when the address cannot be taken apart.
+    """
+    try:
+        parts = urlsplit(address)
+        _ = parts.port
+    except ValueError as error:
+        raise SecretUnusable(f"{source} cannot be understood as an address") from error
+    userinfo, at, host = parts.netloc.rpartition("@")
+    if not at:
+        return address, None
+    user, _, password = userinfo.partition(":")
+    pair = f"{unquote(user)}:{unquote(password)}"
+    encoded = base64.b64encode(pair.encode("utf-8", "surrogatepass")).decode()
+    return urlunsplit(parts._replace(netloc=host)), Secret(
+        f"Basic {encoded}", source, [encoded, *address_secrets(address)]
+    )
+
+
+# --- what is secret -----------------------------------------------------------------------------
+
+
+def looks_secret(text: str) -> bool:
+    """Whether a value is taken for a secret whatever its name."""
+    return _LOOKS_SECRET.fullmatch(text) is not None
+
+
+def address_secrets(address: str) -> list[str]:
+    """What must not be shown of an address: its password, and the parameters that sign or open it."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return []
+    userinfo, _, _ = parts.netloc.rpartition("@")
+    found = []
+    if userinfo:
+        user, colon, password = userinfo.partition(":")
+        pair = [userinfo, password, unquote(userinfo), unquote(password)] if colon else [user, unquote(user)]
+        found += pair
+    for _, name, _, value in _PARAMETER.findall(f"?{parts.query}"):
+        if _is_secret_parameter(name, value):
+            found += [value, unquote(value)]
+    return [one for one in found if one]
+
+
+def named_secrets(values: Mapping[str, str]) -> list[str]:
+    """The values that are secrets by their name, by their look, or as a part of an address."""
+    found = []
+    for name, value in values.items():
+        text = value.strip()
+        if "://" in text:
+            found += address_secrets(text)
+        counts = text.isdigit() and len(text) < WORD  # `TURN_TOKENS=8192`
+        if not counts and (SECRET_NAME.search(name) or looks_secret(text)):
+            found += [text, text.rpartition(" ")[2]]  # `Bearer x`: echoed whole or without its scheme
+    return [one for one in found if one]
+
+
+def proxy_secrets(environ: Mapping[str, str]) -> list[str]:
+    """The credentials of the proxies that an environment names."""
+    named = [value for name, value in environ.items() if name.lower() in _PROXIES]
+    return [one for value in named for one in address_secrets(value if "://" in value else f"http://{value}")]
+
+
+def _is_secret_parameter(name: str, value: str) -> bool:
+    plain = unquote(name)
+    return bool(SECRET_NAME.search(plain)) or plain.lower() in ("code", "policy") or looks_secret(unquote(value))
+
+
+# --- cleaning -----------------------------------------------------------------------------------
+
+
+class Cleaner:
+    """Takes `secrets` out of texts in every usual encoding, and of any address its password and signatures."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        known = {one for secret in secrets for one in (secret, secret.strip()) if _worth(one)}
+        long = {form for secret in known if len(secret) >= WORD for form in forms(secret)}
+        self._forms = sorted(long, key=len, reverse=True)
+        short = sorted((re.escape(secret) for secret in known if len(secret) < WORD), key=len, reverse=True)
+        self._words = re.compile(rf"(?<!\w)(?:{'|'.join(short)})(?!\w)") if short else None
+        marked = [secret for secret in known if len(secret) >= WORD and _MARKS.search(secret)]
+        self._nested = re.compile("|".join(map(_however_deep, marked))) if marked else None
+        self._bare = [bare for secret in marked if (bare := secret.replace("\\", ""))]
+
+    def __call__(self, text: str) -> str:
+        """The text as it may be shown; cleaning it again changes nothing."""
+        text = self.known(text)
+        if self._words is not None:
+            text = self._words.sub(HIDDEN, text)
+        text = _USERINFO.sub(rf"\1{HIDDEN}@", text)
+        text = _SCHEME.sub(rf"\1\2{HIDDEN}", text)
+        return _PARAMETER.sub(_parameter, text)
+
+    def known(self, text: str) -> str:
+        """The text without the secrets alone: for what people and models wrote, which may quote any address."""
+        for form in self._forms:
+            text = text.replace(form, HIDDEN)
+        return text if self._nested is None else self._nested.sub(HIDDEN, text)
+
+    def value(self, value: Any) -> Any:
+        """A JSON value with each of its texts, and names of fields, cleaned by `known`."""
+        if isinstance(value, str):
+            return self.known(value)
+        if isinstance(value, list):
+            return [self.value(item) for item in value]
+        if isinstance(value, dict):
+            return {self.value(name): self.value(item) for name, item in value.items()}
+        return value
+
+    def held(self, text: str) -> int:
+        """How many characters at the end of `text` may be the beginning of a secret."""
+        plain = (_begun(text, form, len(form)) for form in self._forms)
+        nested = (_begun(text, bare, len(bare) * _DEPTH, "\\") for bare in self._bare)
+        return max((*plain, *nested), default=0)
+
+
+def _begun(text: str, form: str, within: int, ignored: str = "") -> int:
+    """The length of the longest end of `text`, of less than `within` characters, that `form` begins with."""
+    at = text.find(form[0], max(0, len(text) - within + 1))
+    while at >= 0:
+        tail = text[at:].replace(ignored, "") if ignored else text[at:]
+        if form.startswith(tail):
+            return len(text) - at
+        at = text.find(form[0], at + 1)
+    return 0
+
+
+def shown_address(text: str) -> str:
+    """An address, or a text with some in it, without passwords and signatures."""
+    return Cleaner()(text)
+
+
+class StreamCleaner:
+    """Cleans a text that comes in pieces, where a secret may be cut between two."""
+
+    def __init__(self, cleaner: Cleaner) -> None:
+        self._cleaner = cleaner
+        self._kept = ""
+
+    def feed(self, piece: str) -> str:
+        """What may be shown now; the rest waits for the next piece."""
+        text = self._cleaner.known(self._kept + piece)
+        held = self._cleaner.held(text)
+        self._kept = text[len(text) - held :]
+        return text[: len(text) - held]
+
+    def end(self) -> str:
+        """What still waited."""
+        kept, self._kept = self._kept, ""
+        return kept
+
+
+def _worth(secret: str) -> bool:
+    return len(secret) >= SHORTEST and secret.lower() not in PLACEHOLDERS and secret != HIDDEN
+
+
+def _parameter(found: re.Match[str]) -> str:
+    lead, name, equals, value = found.groups()
+    return f"{lead}{name}{equals}{HIDDEN if _is_secret_parameter(name, value) else value}"
+
+
+def forms(secret: str) -> set[str]:
+    """A secret as it stands in texts: itself, percent-encoded, escaped for JSON, HTML or Python, in hex and base64."""
+    import html  # its table of names costs more than a bridge that sends no secret wants to pay
+
+    raw = secret.encode("utf-8", "surrogatepass")
+    escaped = json.dumps(secret)[1:-1]
+    percent = {quote(raw, safe=""), quote(raw), quote_plus(raw), quote(raw, safe="!~*'()")}
+    found = {
+        secret,
+        escaped,
+        escaped.replace("/", "\\/"),
+        "".join(f"\\u{ord(char):04x}" if char in "<>&'" else char for char in escaped),
+        html.escape(secret, quote=False),
+        html.escape(secret),
+        repr(secret)[1:-1],
+        repr(raw)[2:-1],
+        raw.hex(),
+        raw.hex().upper(),
+        *percent,
+        *(re.sub("%[0-9A-F]{2}", lambda code: code[0].lower(), text) for text in percent),
+    }
+    return found | set(_in_base64(raw))
+
+
+def _however_deep(secret: str) -> str:
+    """A pattern for texts in texts (JSON in JSON, the repr of it), where each depth has put backslashes in front."""
+    return "".join(
+        r"\\+" if char == "\\" else f"\\\\*{re.escape(char)}" if _MARKS.match(char) else re.escape(char)
+        for char in secret
+    )
+
+
+def _in_base64(raw: bytes) -> Iterable[str]:
+    """What every base64 text that holds these bytes has in common, at each of the three places they may begin."""
+    for before in range(3):
+        text = base64.b64encode(bytes(before) + raw).decode()
+        inside = text[(before * 8 + 5) // 6 : (before + len(raw)) * 8 // 6]
+        if len(inside) >= WORD:
+            yield inside
+            yield inside.translate(str.maketrans("+/", "-_"))

@@ -1,0 +1,148 @@
+"""Secrets: what is taken, what is hidden in which encodings, and what stays as it is."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from secret_search import echoes, found
+from shared.secret import (
+    HIDDEN,
+    LONGEST,
+    Cleaner,
+    Secret,
+    SecretUnusable,
+    StreamCleaner,
+    address_secrets,
+    named_secrets,
+    read_secret,
+    shown_address,
+    split_address,
+)
+
+pytestmark = pytest.mark.unit
+
+#: Everything that a header can carry and no text holds by chance.
+SECRETS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=12, max_size=60).filter(
+    lambda text: len(set(text)) > 6 and not (set(text) <= set("<>hiden|&;:/@?=BearerBasic"))
+)
+
+
+@given(SECRETS)
+def test_every_encoding_is_hidden(secret: str) -> None:
+    shown = Cleaner([secret])(f"before {echoes(secret)} after")
+    assert found(secret, {"text": shown.encode()}) == []
+    assert shown.startswith("before ")
+    assert shown.endswith(" after")
+    assert Cleaner([secret])(shown) == shown
+
+
+@given(SECRETS, st.integers(1, 9))
+def test_a_secret_cut_between_two_pieces_is_hidden_too(secret: str, size: int) -> None:
+    cleaner = StreamCleaner(Cleaner([secret]))
+    text = f"before {echoes(secret)} after {secret[:5]}"
+    shown = "".join(cleaner.feed(text[at : at + size]) for at in range(0, len(text), size)) + cleaner.end()
+    assert found(secret, {"text": shown.encode()}) == []
+    assert shown.endswith(f" after {secret[:5]}"), "what only began like one is told at the end"
+
+
+@given(st.text(max_size=80), st.integers(1, 5))
+def test_a_text_without_it_comes_out_of_the_pieces_whole(text: str, size: int) -> None:
+    cleaner = StreamCleaner(Cleaner(["sk-0123456789-abc"]))
+    assert "".join(cleaner.feed(text[at : at + size]) for at in range(0, len(text), size)) + cleaner.end() == text
+
+
+@pytest.mark.parametrize("around", ["{}", " {}\n", "\t{}\r\n", "\ufeff{}", "{}\u200b", "\u00a0{}\x0b"])
+def test_what_stands_around_a_secret_is_not_sent(around: str) -> None:
+    read = read_secret(around.format("sk-1"), "a place")
+    assert read is not None
+    assert read.reveal() == "sk-1"
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n", "\ufeff\n"])
+def test_nothing_is_no_secret(text: str) -> None:
+    assert read_secret(text, "a place") is None
+
+
+@pytest.mark.parametrize(
+    "text", ["sk\n1", "sk\t1", "sk 1", "sk\x001", "sk\x7f1", "s\u00e91", "sk\udcff1", "x" * (LONGEST + 1)]
+)
+def test_what_no_header_carries_is_refused_by_its_place(text: str) -> None:
+    with pytest.raises(SecretUnusable) as refused:
+        read_secret(text, "the variable X")
+    assert str(refused.value).startswith("the variable X holds ")
+    assert text not in str(refused.value)
+
+
+def test_a_header_of_several_words_may_have_blanks() -> None:
+    read = read_secret("Bearer a b\n", "a header", spaces=True)
+    assert read is not None
+    assert read.reveal() == "Bearer a b"
+
+
+def test_a_secret_is_not_printed_nor_copied() -> None:
+    secret = Secret("sk-1234", "a place")
+    assert "sk-1234" not in f"{secret} {secret!r} {[secret]}"
+    for copied in (copy.copy, pickle.dumps):
+        with pytest.raises(TypeError):
+            copied(secret)
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("https://u:p@h/x?a=1", f"https://{HIDDEN}@h/x?a=1"),
+        ("https://token@h/x", f"https://{HIDDEN}@h/x"),
+        ("https://u:p@x@h/x", f"https://{HIDDEN}@h/x"),
+        ("https:/u:p@h/x", f"https:/{HIDDEN}@h/x"),
+        ("https://h/x?X-Amz-Signature=abc&b=2", f"https://h/x?X-Amz-Signature={HIDDEN}&b=2"),
+        ("https://h/x?b=2&token=a%2Fb#f", f"https://h/x?b=2&token={HIDDEN}#f"),
+        ("https://h/x?apiKey=a1&k_key=b1", f"https://h/x?apiKey={HIDDEN}&k_key={HIDDEN}"),
+        ("https://h/x?sig=a;key=b", f"https://h/x?sig={HIDDEN};key={HIDDEN}"),
+        ("https://h/x?t=0123456789abcdefghijklmn", f"https://h/x?t={HIDDEN}"),
+        ("https://h/x?monkey=1&design=2&page=3", "https://h/x?monkey=1&design=2&page=3"),
+        ("see https://h/a@b and me@example.org", "see https://h/a@b and me@example.org"),
+        ("Bearer abcdef0123 was refused", f"Bearer {HIDDEN} was refused"),
+        ("the bearer token is wrong; basic authentication", "the bearer token is wrong; basic authentication"),
+        ("hf:o/r@main:q4", "hf:o/r@main:q4"),
+        ("http://[::1]:8080/v1", "http://[::1]:8080/v1"),
+    ],
+)
+def test_what_is_shown_of_an_address(address: str, shown: str) -> None:
+    assert shown_address(address) == shown
+
+
+def test_a_password_in_an_address_becomes_a_header() -> None:
+    bare, header = split_address("http://me:p%40ss@h:8/x?y=1", "the address")
+    assert bare == "http://h:8/x?y=1"
+    assert header is not None
+    assert header.reveal() == "Basic bWU6cEBzcw=="
+    assert {"p@ss", "p%40ss"} <= set(header.known())
+    assert split_address("http://h/x@y", "the address") == ("http://h/x@y", None)
+    for broken in ("http://u:p@[h/", "http://u:p@h:port/"):
+        with pytest.raises(SecretUnusable) as refused:
+            split_address(broken, "the address")
+        assert "u:p" not in str(refused.value)
+
+
+def test_which_values_of_an_environment_are_secrets() -> None:
+    known = named_secrets(
+        {
+            "API_TOKEN": "tok-1 ", "AUTH": "Bearer abcd", "URL": "postgres://u:pw-1@h/d?sslkey=sss1", "HOME": "/home/x",
+            "LANG": "de_DE.UTF-8", "TURN_TOKENS": "8192", "ID": "ghp_0123456789abcdefghij", "PASSWORD": "12345678",
+        }
+    )  # fmt: skip
+    assert {"tok-1", "abcd", "Bearer abcd", "pw-1", "sss1", "ghp_0123456789abcdefghij", "12345678"} <= set(known)
+    assert not {"/home/x", "de_DE.UTF-8", "8192"} & set(known)
+
+
+def test_words_that_manuals_give_as_keys_stay_words() -> None:
+    clean = Cleaner(["EMPTY", "ollama", "lm-studio", "abc", "k3y!"])
+    assert clean("EMPTY ollama lm-studio abcd abc") == "EMPTY ollama lm-studio abcd abc"
+    assert clean("with k3y! it is refused, mask3y!s not") == f"with {HIDDEN} it is refused, mask3y!s not"
+    assert clean.known("k3y!") == "k3y!", "an answer keeps a short word"
+    assert address_secrets("http://[broken") == []
