@@ -10,6 +10,7 @@ import anyio
 
 from acp_bridge.life import stop_at_signals, stop_with_parent
 from shared.console import guard_streams
+from shared.defect import Places
 from shared.endpoint.stdio import stdio_stream
 from shared.errors import ModeldError
 from shared.paths import config_file, data_root
@@ -119,6 +120,7 @@ class Server(Protocol):
 
 
 async def _serve(server: Server, source: int, output: int) -> None:
+    Places("acp-bridge").stand()
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(stop_at_signals, server.stop)

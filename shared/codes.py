@@ -16,12 +16,11 @@ from shared.errors import (
     ModelLoadFailed,
     NotOwner,
     QueueFull,
-    RemoteNotPicked,
+    SettingInvalid,
     SlotError,
     SlotGenerationStale,
     WaitTimeout,
 )
-from shared.settings import SettingInvalid
 from shared.shown import one_line
 from shared.words import is_text
 
@@ -61,8 +60,7 @@ def code_of(error: ModeldError) -> int:
         (SettingInvalid, USAGE),
         ((DaemonError, NotOwner), NOT_RUNNING),
         (LookupFailed, NOT_FOUND),
-        ((SlotError, SlotGenerationStale, QueueFull, WaitTimeout), REFUSED),
-        ((ConsentDeclined, ConversationBusy, RemoteNotPicked), REFUSED),
+        ((SlotError, SlotGenerationStale, QueueFull, WaitTimeout, ConsentDeclined, ConversationBusy), REFUSED),
         (DownloadError, DOWNLOAD),
     )
     return next((code for kinds, code in table if isinstance(error, kinds)), FAILED)
@@ -86,4 +84,10 @@ def ended(program: str, arguments: Sequence[str], work: Callable[[], int]) -> in
     except OSError as error:
         told = one_line(f"{error.filename or 'the system'}: {error.strerror or error}")
         sys.stderr.write(f"{program}: {told}\n")
+        return FAILED
+    except Exception as error:
+        from shared.defect import frames, report
+
+        sys.stderr.write(frames(error))
+        report(program, " ".join(arguments[:1]), error)
         return FAILED

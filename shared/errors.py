@@ -31,7 +31,6 @@ without loss, so that what an engine raises is what the editor shows.
     │   ├── TextFailed              -32051   text_failed
     │   ├── ClientStalled           -32045   client_stalled
     │   ├── ConsentDeclined         -32046   consent_declined
-    │   ├── RemoteNotPicked         -32050   remote_not_picked
     │   └── ConversationBusy        -32047   conversation_busy
     ├── LookupFailed
     │   ├── ModelNotFound           -32022   model_not_found
@@ -56,6 +55,7 @@ without loss, so that what an engine raises is what the editor shows.
     │   ├── DaemonUnreachable       -32043   daemon_unreachable
     │   └── DaemonRestarting        -32044   daemon_restarting
     ├── Upgraded                -32048   upgraded
+    ├── SettingInvalid          -32602   setting_invalid
     └── UnknownError                  any    (a kind this version does not know; kept as it came)
 
 Codes and kinds are stable: they may gain fields, never change meaning.
@@ -66,7 +66,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from shared.shown import one_line
-from shared.words import START_MODELD, size_text, switch_sentence, use_sentence
+from shared.words import switch_sentence, use_sentence
 
 
 class ModeldError(Exception):
@@ -105,7 +105,7 @@ class ModeldError(Exception):
 def _words(name: str, value: Any) -> Any:
     """A field as people read it: amounts in the unit that fits them, lists without brackets."""
     if name.endswith("_bytes") and isinstance(value, int):
-        return size_text(value)
+        return f"{value / 1e9:.1f} GB" if value >= 1e9 else f"{value / 1e6:.0f} MB"
     return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
@@ -326,15 +326,6 @@ class ConsentDeclined(TurnError):
     summary = "the switch to {model} was declined, since {in_use_by} uses the active model"
 
 
-class RemoteNotPicked(TurnError):
-    """A request named a model of another machine that nobody picked here. `provider` is the name in the config."""
-
-    kind = "remote_not_picked"
-    code = -32050
-    fields = ("model", "provider")
-    summary = "{model} runs on another machine ({provider}) and was not picked here; pick it in the model picker first"
-
-
 class ConversationBusy(TurnError):
     kind = "conversation_busy"
     code = -32047
@@ -463,13 +454,13 @@ class DaemonNotInstalled(DaemonError):
 class DaemonNotRunning(DaemonError):
     kind = "daemon_not_running"
     code = -32041
-    summary = f"modeld stopped; {START_MODELD}"
+    summary = "modeld stopped; start it with `modeld start`"
 
 
 class DaemonStale(DaemonError):
     kind = "daemon_stale"
     code = -32042
-    summary = f"the last modeld ended without releasing its lease; {START_MODELD}"
+    summary = "the last modeld ended without releasing its lease; start it with `modeld start`"
 
 
 class DaemonUnreachable(DaemonError):
@@ -494,6 +485,15 @@ class Upgraded(ModeldError):
         "modeld {running} was replaced by {installed} while this ran; "
         "restart the agent (in the editor: reload the window, or start a new thread)"
     )
+
+
+class SettingInvalid(ModeldError):
+    """A configured value cannot be used; says where it came from."""
+
+    kind = "setting_invalid"
+    code = -32602
+    fields = ("name", "source", "reason")
+    summary = "setting {name} from {source}: {reason}"
 
 
 class UnknownError(ModeldError):

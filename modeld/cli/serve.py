@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 from shared.console import guard_streams
-from shared.defects import sole
 from shared.errors import ModeldError
 from shared.shown import one_line
 
@@ -38,11 +37,19 @@ def main(arguments: list[str]) -> int:
     try:
         return serve(backend, quiet=quiet, arguments=["serve", *arguments])
     except Exception as error:
-        return _told(sole(error))
+        return _told(_sole(error))
+
+
+def _sole(error: BaseException) -> BaseException:
+    """The one exception inside nested groups: the tasks of the daemon wrap what ended them."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 def _told(error: BaseException) -> int:
-    """One line for what people can mend; anything else is a defect of ours, raised as it is."""
+    """One line for what people can mend; anything else is a defect of ours, told by its calls alone."""
+    from shared.defect import frames, report
     from shared.endpoint.faults import EndpointError
 
     if isinstance(error, ModeldError):
@@ -50,7 +57,8 @@ def _told(error: BaseException) -> int:
     elif isinstance(error, (EndpointError, OSError)):
         print(f"modeld: cannot serve: {one_line(str(error))}", file=sys.stderr)
     else:
-        raise error
+        sys.stderr.write(frames(error))
+        report("modeld", "serve", error)
     return 1
 
 
@@ -60,9 +68,11 @@ def serve(backend: str | None, *, quiet: bool, arguments: list[str]) -> int:
 
     from modeld.daemon import Daemon, reexecute
     from modeld.engine.backends import SCRIPT_VARIABLE, choose
+    from shared.defect import Places
     from shared.paths import config_file, data_root
     from shared.settings import load_settings
 
+    Places("modeld").stand()
     settings = load_settings(file=config_file(), flags={} if backend == "scripted" else {"backend": backend})
     chosen = choose(_scripted(backend, SCRIPT_VARIABLE) or settings.backend)
     root = data_root()

@@ -10,14 +10,15 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from shared.errors import ModeldError
+from modeld.cli.context import size_text
+from shared.errors import ModeldError, SettingInvalid
 from shared.finding import Finding
 from shared.paths import DataRoot, config_file, data_root, home
 from shared.protocol import api
 from shared.remedy import install_command
-from shared.settings import SettingInvalid, Settings, load_settings
+from shared.settings import Settings, load_settings
 from shared.version import __version__
-from shared.words import counted, few, size_text
+from shared.words import counted, few
 
 if TYPE_CHECKING:
     from pathlib import Path

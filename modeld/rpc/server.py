@@ -172,7 +172,7 @@ class Server:
         return found
 
     def _defect(self, method: str, error: BaseException) -> None:
-        from modeld.slot.desk import where
+        from shared.defect import where
 
         self._daemon.log(f"defect in {method}: {type(error).__name__} at {where(error)}")
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from modeld.slot.request import identity_of
 from modeld.slot.work import Stopped, Work
 from modeld.turn.queue import PRIORITY, Kind, Ticket, TurnQueue, Uses, fits
+from shared.defect import where
 from shared.errors import ModelBusy, ModeldError, ModelNotActive, ModelSwitchRequired, WaitTimeout
 from shared.protocol.api import Event, LoadConfig, OnBusy, Timings, TurnResult, Usage
 from shared.protocol.faults import RequestCancelled
@@ -368,11 +369,3 @@ class Desk:
                 if work.stage == "queued":
                     self._finish_stopped(work, None)
         self._slot.schedule()
-
-
-def where(error: BaseException) -> str:
-    """File and line of a defect: never its text, which may hold a prompt."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else "?"

@@ -17,13 +17,14 @@ from modeld.memory import policy
 from modeld.slot import effects as fx
 from modeld.slot import events as ev
 from modeld.slot.crew import Crew, StartWorker
-from modeld.slot.desk import Desk, where
+from modeld.slot.desk import Desk
 from modeld.slot.loads import Loads
 from modeld.slot.machine import Machine, due
 from modeld.slot.ports import Owner, ReadMemory, Records, Shelf
 from modeld.slot.request import active_model
 from modeld.turn.lease import LeaseTable
 from modeld.turn.queue import Resident
+from shared.defect import where
 from shared.errors import (
     ModeldError,
     ModelLoadFailed,
