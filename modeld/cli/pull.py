@@ -8,13 +8,13 @@ import anyio
 import msgspec
 
 from modeld.cli.client import Connection, reach
-from modeld.cli.context import Context, Progress, lined, print_json, show_event
+from modeld.cli.context import Context, Progress, lined, print_json, show_event, size_text
 from modeld.cli.library import SCAN_SECONDS
 from shared import codes
+from shared.catalog.names import is_address
 from shared.errors import DaemonError
 from shared.protocol import api
 from shared.remedy import called
-from shared.words import size_text
 
 
 def main(options: argparse.Namespace) -> int:
@@ -43,7 +43,7 @@ def _absolute(source: str) -> str:
     """A file is named from here, the daemon lives elsewhere."""
     from pathlib import Path
 
-    if source == "starter" or source.startswith(("hf:", "http://", "https://")):
+    if source == "starter" or source.startswith("hf:") or is_address(source):
         return source
     return str(Path(source).expanduser().absolute())
 

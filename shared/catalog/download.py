@@ -14,16 +14,17 @@ import os
 import shutil
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from shared import private
 from shared.catalog.fingerprint import checksum
 from shared.errors import DigestMismatch, DiskFull, DownloadFailed
+from shared.secret import Cleaner, Secret, address_secrets, proxy_secrets
 from shared.version import __version__
 
 CHUNK = 256 * 1024
@@ -32,6 +33,10 @@ TRIES = 5
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 60.0
 DISK_MARGIN = 64 * 1024 * 1024
+#: Of an address, what is sent as it stands; a blank or a letter outside ASCII is percent-encoded.
+_ADDRESS_SAFE = "%/:=&?~#+!$,;'@()*[]"
+#: Characters of another's words that a reason takes.
+_REASON_SHOWN = 300
 _TEMPORARY = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -60,16 +65,30 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What to fetch. `sha256` and `size` are checked when given; `headers` go to this host only."""
+    """What to fetch. `sha256` and `size` are checked when given; `authorization` goes to this host only."""
 
     url: str
     sha256: str = ""
     size: int = 0
-    headers: dict[str, str] = {}
+    authorization: Secret | None = None
+
+    @property
+    def clean(self) -> Cleaner:
+        """For every text of this transfer that is shown or stored."""
+        known = [*address_secrets(self.url), *proxy_secrets(os.environ)]
+        return Cleaner(known if self.authorization is None else known + self.authorization.known())
+
+    @property
+    def source(self) -> str:
+        """The address as it may be shown and stored."""
+        return self.clean(self.url)
 
 
 class _Mark(msgspec.Struct, kw_only=True):
-    """Beside the partial file: what it is a part of. `validator` is an ETag or a date for If-Range."""
+    """Beside the partial file: what it is a part of. `validator` is an ETag or a date for If-Range.
+
+    `url` is the address as it may be stored: one that was signed anew is still the same file.
+    """
 
     url: str
     validator: str = ""
@@ -86,25 +105,25 @@ def download(wanted: Wanted, target: Path, job: Job) -> str:
 
     Raises DownloadFailed, DigestMismatch, DiskFull.
     """
-    part, tries = part_path(target), 0
+    part, tries, source = part_path(target), 0, wanted.source
     while True:
         before = _size(part)
-        job.check(wanted.url)
+        job.check(source)
         try:
             total = _transfer(wanted, part, job)
             break
         except _Retry as retry:
             tries = 1 if _size(part) > before else tries + 1
             if tries >= TRIES:
-                raise DownloadFailed(source=wanted.url, reason=retry.reason, resumable=True) from retry
+                raise DownloadFailed(source=source, reason=retry.reason, resumable=True) from retry
             job.pause(min(LONGEST_PAUSE, max(retry.after, FIRST_PAUSE * 2**tries)))
     size = _size(part)
     if wanted.size and size != wanted.size:
         discard(part)
         reason = f"the server sent {size} bytes where {wanted.size} were announced"
-        raise DownloadFailed(source=wanted.url, reason=reason, resumable=False)
+        raise DownloadFailed(source=source, reason=reason, resumable=False)
     job.progress(Progress("verifying", total, total))
-    return verify(part, wanted.sha256, wanted.url, job)
+    return verify(part, wanted.sha256, source, job)
 
 
 def verify(part: Path, expected: str, source: str, job: Job) -> str:
@@ -141,22 +160,22 @@ def write_or_full(stream: Any, data: bytes, path: Path, still: int) -> None:
         raise
 
 
-def get_json(url: str, headers: dict[str, str], job: Job) -> bytes:
+def get_json(wanted: Wanted, job: Job) -> bytes:
     """A small document (16 MiB at most). Raises DownloadFailed."""
-    tries = 0
+    tries, source = 0, wanted.source
     while True:
-        job.check(url)
+        job.check(source)
         try:
-            with _open(url, headers) as response:
+            with _open(wanted, {}) as response:
                 data: bytes = response.read(16 * 1024 * 1024)
                 return data
         except _Retry as retry:
             tries += 1
             if tries >= TRIES:
-                raise DownloadFailed(source=url, reason=retry.reason, resumable=True) from retry
+                raise DownloadFailed(source=source, reason=retry.reason, resumable=True) from retry
             job.pause(min(LONGEST_PAUSE, max(retry.after, FIRST_PAUSE * 2**tries)))
         except (http.client.HTTPException, OSError) as error:
-            raise DownloadFailed(source=url, reason=_words(error), resumable=True) from error
+            raise DownloadFailed(source=source, reason=_words(error, wanted.clean), resumable=True) from error
 
 
 # --- one attempt --------------------------------------------------------------------------------
@@ -173,12 +192,11 @@ class _Retry(Exception):
 
 def _transfer(wanted: Wanted, part: Path, job: Job) -> int:
     """Bring the partial file to its full length; the length."""
-    have, mark = _resumable(wanted.url, part)
-    headers = dict(wanted.headers)
-    if have:
-        headers |= {"Range": f"bytes={have}-", "If-Range": mark.validator}
+    source = wanted.source
+    have, mark = _resumable(source, part)
+    ranged = {"Range": f"bytes={have}-", "If-Range": mark.validator} if have else {}
     try:
-        response = _open(wanted.url, headers)
+        response = _open(wanted, ranged)
     except _RangeRefused:
         discard(part)
         raise _Retry("the server refused to resume") from None
@@ -192,14 +210,14 @@ def _transfer(wanted: Wanted, part: Path, job: Job) -> int:
             total = wanted.size
         require_space(part.parent, total - start)
         validator = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
-        mark = _Mark(url=wanted.url, validator="" if validator.startswith("W/") else validator, total=total)
+        mark = _Mark(url=source, validator="" if validator.startswith("W/") else validator, total=total)
         private.write(_mark_path(part), msgspec.json.encode(mark))
-        _copy(response, part, start, total, job=job, source=wanted.url)
+        _copy(response, part, start, total, job=job, wanted=wanted)
     return total
 
 
-def _copy(response: Any, part: Path, start: int, total: int, *, job: Job, source: str) -> None:
-    done = start
+def _copy(response: Any, part: Path, start: int, total: int, *, job: Job, wanted: Wanted) -> None:
+    done, source = start, wanted.source
     with open(part, "r+b" if start else "wb", buffering=0, opener=private.opener) as stream:
         stream.seek(start)
         stream.truncate()
@@ -209,7 +227,7 @@ def _copy(response: Any, part: Path, start: int, total: int, *, job: Job, source
             try:
                 chunk = response.read(CHUNK)
             except (http.client.HTTPException, OSError) as error:
-                raise _Retry(_words(error)) from error
+                raise _Retry(_words(error, wanted.clean)) from error
             if not chunk:
                 break
             write_or_full(stream, chunk, part, total - done)
@@ -242,37 +260,65 @@ class _RangeRefused(Exception):
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects, but never from https to http, and takes secrets to no other host."""
+    """Follows redirects, but never from https to http nor to a password, and takes secrets to no other host."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
 
     def redirect_request(
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> urllib.request.Request | None:
         old, new = urlsplit(req.full_url), urlsplit(newurl)
-        if new.scheme not in ("http", "https") or (old.scheme == "https" and new.scheme != "https"):
+        usable = new.scheme in ("http", "https") and "@" not in new.netloc and new.port != 0
+        if not usable or (old.scheme == "https" and new.scheme != "https"):
             fp.close()
-            raise DownloadFailed(source=req.full_url, reason=f"refused a redirect to {new.scheme}:", resumable=False)
+            raise self._refused(newurl)
         follow = super().redirect_request(req, fp, code, msg, headers, newurl)
         if follow is not None and (old.scheme, old.netloc) != (new.scheme, new.netloc):
             follow.remove_header("Authorization")
         return follow
 
+    def http_error_302(self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any) -> Any:
+        """One redirect, of any kind. Raises DownloadFailed for a target that is no address."""
+        try:
+            return super().http_error_302(req, fp, code, msg, headers)
+        except ValueError:
+            fp.close()
+            raise self._refused(headers.get("Location") or "nowhere") from None
 
-def _open(url: str, headers: dict[str, str]) -> Any:
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
+    def _refused(self, target: str) -> DownloadFailed:
+        shown = self._wanted.clean(target.partition("?")[0])[:_REASON_SHOWN]
+        return DownloadFailed(source=self._wanted.source, reason=f"refused a redirect to {shown}", resumable=False)
+
+
+def _open(wanted: Wanted, ranged: Mapping[str, str]) -> Any:
     """The response. Raises DownloadFailed, _Retry, _RangeRefused."""
-    fixed = {"User-Agent": f"modeld/{__version__}", "Accept-Encoding": "identity"}
-    request = urllib.request.Request(url, headers=fixed | headers)  # noqa: S310 - the scheme was checked
-    opener = urllib.request.build_opener(_Redirects())
+    headers = {"User-Agent": f"modeld/{__version__}", "Accept-Encoding": "identity", **ranged}
+    if wanted.authorization is not None:
+        headers["Authorization"] = wanted.authorization.reveal()
+    clean = wanted.clean
     try:
+        request = urllib.request.Request(quote(wanted.url, safe=_ADDRESS_SAFE), headers=headers)  # noqa: S310 - http(s)
+        opener = urllib.request.build_opener(_Redirects(wanted))
         return opener.open(request, timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
         with error:
-            if error.code == 416:
+            if error.code == 416 and ranged:
                 raise _RangeRefused from error
             if error.code in _TEMPORARY:
                 raise _Retry(_status_words(error.code), _retry_after(error)) from error
-            raise DownloadFailed(source=url, reason=_status_words(error.code), resumable=False) from error
-    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
-        raise _Retry(_words(error)) from error
+            reason = _status_words(error.code)
+            raise DownloadFailed(source=wanted.source, reason=reason, resumable=False) from error
+    except (urllib.error.URLError, OSError) as error:
+        raise _Retry(_words(error, clean)) from error
+    except http.client.InvalidURL as error:
+        raise DownloadFailed(source=wanted.source, reason=_words(error, clean), resumable=False) from error
+    except http.client.HTTPException as error:
+        raise _Retry(_words(error, clean)) from error
+    except ValueError as error:  # an address that no request can carry; the text quotes it
+        raise DownloadFailed(source=wanted.source, reason="its address cannot be used", resumable=False) from error
 
 
 def _status_words(code: int) -> str:
@@ -294,9 +340,9 @@ def _retry_after(error: urllib.error.HTTPError) -> float:
     return float(value) if value.isdigit() else 0.0
 
 
-def _words(error: BaseException) -> str:
+def _words(error: BaseException, clean: Cleaner) -> str:
     reason = getattr(error, "reason", None) or error
-    return str(getattr(reason, "strerror", None) or reason or type(error).__name__)
+    return clean(str(getattr(reason, "strerror", None) or reason or type(error).__name__))[:_REASON_SHOWN]
 
 
 def _mark_path(part: Path) -> Path:

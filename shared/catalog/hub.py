@@ -14,7 +14,8 @@ import msgspec
 from shared.catalog import names
 from shared.catalog.download import Job, Wanted, get_json
 from shared.catalog.scan import IR_LANGUAGE, IR_MODEL
-from shared.errors import DownloadFailed
+from shared.errors import DownloadFailed, SettingInvalid
+from shared.secret import Cleaner, Secret, SecretUnusable, bearer, read_secret, shown_address, split_address
 
 ENDPOINT = "https://huggingface.co"
 #: What a repository without a pattern means, best first: small, good, and served by both engines' rules.
@@ -46,6 +47,7 @@ def parse(source: str) -> tuple[str, str, str]:
     """(repo, revision, pattern). Raises DownloadFailed."""
     found = _SOURCE.fullmatch(source)
     if found is None or ".." in found["repo"]:
+        source = shown_address(source)
         raise DownloadFailed(source=source, reason="write hf:owner/repo or hf:owner/repo:pattern", resumable=False)
     return found["repo"], found["revision"] or "main", found["pattern"] or ""
 
@@ -53,20 +55,24 @@ def parse(source: str) -> tuple[str, str, str]:
 def resolve(source: str, environ: Mapping[str, str], job: Job) -> Choice:
     """The files that `source` names, with their addresses and checksums. Raises DownloadFailed."""
     repo, revision, pattern = parse(source)
-    base = (environ.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
-    headers = _headers(environ)
-    listing = get_json(f"{base}/api/models/{repo}/tree/{quote(revision, safe='')}?recursive=true", headers, job)
+    base, authorization = _endpoint(environ)
+    tree = f"{base}/api/models/{repo}/tree/{quote(revision, safe='')}?recursive=true"
+    asked = Wanted(url=tree, authorization=authorization)
+    listing = get_json(asked, job)
+    clean = asked.clean
     try:
-        files = [_file(item) for item in msgspec.json.decode(listing, type=list[dict[str, Any]])]
+        files = [_file(item, clean) for item in msgspec.json.decode(listing, type=list[dict[str, Any]])]
     except msgspec.MsgspecError as error:
-        raise DownloadFailed(source=source, reason=f"the listing cannot be read: {error}", resumable=False) from error
+        raise DownloadFailed(
+            source=source, reason=f"the listing cannot be read: {clean(str(error))}", resumable=False
+        ) from error
     known = [file for file in files if file is not None]
     chosen, folder = choose(source, known, pattern, repo)
     beside = None if folder else projector_of(known, chosen[0])
 
     def wanted(file: HubFile) -> Wanted:
         address = f"{base}/{repo}/resolve/{quote(revision, safe='')}/{quote(file.path)}"
-        return Wanted(url=address, sha256=file.sha256, size=file.size, headers=headers)
+        return Wanted(url=address, sha256=file.sha256, size=file.size, authorization=authorization)
 
     return Choice(
         files=[(os.path.basename(file.path), wanted(file)) for file in chosen],
@@ -135,17 +141,30 @@ def _several(by_model: Mapping[str, list[HubFile]], files: list[HubFile]) -> str
     return "the repository holds no GGUF file and no OpenVINO model"
 
 
-def _file(item: dict[str, Any]) -> HubFile | None:
-    path = item.get("path")
+def _file(item: dict[str, Any], clean: Cleaner) -> HubFile | None:
+    path = clean.value(item.get("path"))
     if item.get("type") != "file" or not isinstance(path, str) or ".." in path.split("/"):
         return None
     lfs = item.get("lfs")
     large = lfs if isinstance(lfs, dict) else {}
     size = large.get("size", item.get("size"))
-    oid = large.get("oid")
+    oid = clean.value(large.get("oid"))
     return HubFile(path=path, size=size if isinstance(size, int) else 0, sha256=oid if isinstance(oid, str) else "")
 
 
-def _headers(environ: Mapping[str, str]) -> dict[str, str]:
-    token = environ.get("HF_TOKEN") or environ.get("HUGGING_FACE_HUB_TOKEN")
-    return {"Authorization": f"Bearer {token}"} if token else {}
+def _endpoint(environ: Mapping[str, str]) -> tuple[str, Secret | None]:
+    """The hub's address, and who asks: by a token, else by a name and password that HF_ENDPOINT holds.
+
+    Raises SettingInvalid.
+    """
+    address = (environ.get("HF_ENDPOINT") or "").strip() or ENDPOINT
+    name = "HF_ENDPOINT"
+    try:
+        base, authorization = split_address(address.rstrip("/"), name)
+        for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+            token = read_secret(environ.get(name, ""), f"the environment variable {name}")
+            if token is not None:
+                return base, bearer(token)
+    except SecretUnusable as error:
+        raise SettingInvalid(name=name, source="the environment", reason=str(error)) from None
+    return base, authorization

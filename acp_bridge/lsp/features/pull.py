@@ -13,6 +13,7 @@ from acp_bridge.lsp.window import Work
 from shared.errors import ModeldError
 from shared.protocol import api
 from shared.protocol.faults import RequestCancelled
+from shared.secret import shown_address
 
 #: How long the list may take to show what was fetched.
 LISTED_S = 2.0
@@ -36,8 +37,8 @@ class Shown:
 
     def __init__(self, window: Window, params: wire.PullParams) -> None:
         self._window = window
-        self._source = params.source
-        self._done = WorkDone(window.protocol, params.work_done_token, f"Fetching {params.source}")
+        self._source = shown_address(params.source)
+        self._done = WorkDone(window.protocol, params.work_done_token, f"Fetching {self._source}")
 
     def report(self, label: str, done: int, total: int) -> None:
         """Bytes; `total` 0 when it is not known."""

@@ -47,11 +47,9 @@ async def _turn(window: Window, params: wire.TurnParams, work: Work) -> wire.Tur
     from acp_bridge.turn.interfaces import EditorTools
 
     core = await window.core()
-    pick = await window.picked(params.workspace)
-    work.model = params.model or await window.model_of(pick)
+    work.model = await window.model_of(params.model, params.workspace)
     job = Job(
-        pick=pick,
-        named=work.model,
+        wanted=lambda: work.model or core.models.default,
         run=params.conversation or WINDOW_RUN,
         params=_sampling(params),
         conversation=params.conversation,
