@@ -97,7 +97,7 @@ async def _connect(target: Target, timeout: float) -> ByteStream:
 def _read_token(target: Target) -> str:
     """The secret of the handshake. Raises DaemonUnreachable when it cannot be read."""
     try:
-        return Path(target.token_file).read_text(encoding="utf-8").strip()
+        return Path(target.token_file).read_text(encoding="utf-8", errors="replace").strip()
     except FileNotFoundError as error:
         raise DaemonRestarting(hint="its token is gone", retryable=True) from error
     except OSError as error:

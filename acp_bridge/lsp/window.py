@@ -11,7 +11,6 @@ import anyio
 import msgspec
 
 from acp_bridge.lsp import wire
-from acp_bridge.picker import NOTHING, current_model
 from acp_bridge.session.cancel import Cancel
 from acp_bridge.session.question import SWITCH_ALWAYS
 from acp_bridge.session.stages import loading_title
@@ -193,10 +192,9 @@ class Window:
         except ModeldError:
             return ""  # the failure is told when something has to be saved
 
-    async def model_of(self, pick: str) -> str:
-        """What answers where no model is named, with this pick ("": nothing)."""
-        found = current_model(pick, (await self.core()).models.default)
-        return "" if found == NOTHING else found
+    async def model_of(self, model: str, workspace: str) -> str:
+        """What answers: the model that was named, else the pick of the workspace, else the default ("": not known)."""
+        return model or await self.picked(workspace) or (await self.core()).models.default
 
     # --- the editor ----------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from acp_bridge.session.forms import Form
 
 if TYPE_CHECKING:
     from acp_bridge.session.forms import AsksForms
+    from shared.secret import Cleaner
 
 
 class Asking:
@@ -19,7 +20,8 @@ class Asking:
     when the call ends, so do its questions.
     """
 
-    def __init__(self, server: str, conversation: str, forms: AsksForms) -> None:
+    def __init__(self, server: str, conversation: str, forms: AsksForms, clean: Cleaner) -> None:
+        self._clean = clean
         self._server = server
         self._conversation = conversation
         self._forms = forms
@@ -45,7 +47,8 @@ class Asking:
         limit = self._limit
         if getattr(asked, "mode", "form") != "form" or limit is None:
             return ElicitResult(action="decline")
-        form = Form(message=f"{self._server}: {asked.message}", schema=_schema(asked.requested_schema))
+        message = f"{self._server}: {self._clean.known(asked.message)}"
+        form = Form(message=message, schema=self._clean.value(_schema(asked.requested_schema)))
         began, left = anyio.current_time(), limit.deadline
         limit.deadline = float("inf")
         with anyio.CancelScope() as scope:

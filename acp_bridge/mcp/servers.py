@@ -7,6 +7,7 @@ that fails is reported and keeps nobody: not session/new, not the turn, not the 
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,10 +18,11 @@ import anyio.to_thread
 import msgspec
 
 from acp_bridge.mcp.asking import Asking
+from acp_bridge.mcp.secrets import ServerSecrets, request_of
 from acp_bridge.mcp.tool import McpTool, reason_of
 from acp_bridge.session.face import ToolFailed
 from shared.remedy import install_command
-from shared.shown import one_line
+from shared.secret import SecretUnusable
 
 if TYPE_CHECKING:
     from acp_bridge.session.forms import AsksForms
@@ -82,20 +84,22 @@ class McpServers:
         return problems
 
     async def _run(self, place: int, spec: ServerSpec) -> None:
+        secrets = ServerSecrets(spec, os.environ)
         try:
-            await self._serve(place, spec)
+            await self._serve(place, spec, secrets)
         except Exception as error:
             if not self._closing.is_set():
-                self._problems.append(one_line(f"The MCP server {spec.name} is not available: {reason_of(error)}"))
+                reason = secrets.problem(reason_of(error))
+                self._problems.append(f"The MCP server {spec.name} is not available: {reason}")
         finally:
             self._tools.pop(place, None)
             self._settled[place].set()
 
-    async def _serve(self, place: int, spec: ServerSpec) -> None:
-        asking = None if self._forms is None else Asking(spec.name, self._conversation, self._forms)
+    async def _serve(self, place: int, spec: ServerSpec, secrets: ServerSecrets) -> None:
+        asking = None if self._forms is None else Asking(spec.name, self._conversation, self._forms, secrets.answer)
         async with _connected(spec, self._cwd, None if asking is None else asking.answer) as session:
             listed = await _every_tool(session)
-            self._tools[place] = [McpTool(session, spec.name, tool, asking) for tool in listed]
+            self._tools[place] = [McpTool(session, spec.name, tool, asking, secrets) for tool in listed]
             self._settled[place].set()
             await self._closing.wait()
 
@@ -148,9 +152,13 @@ async def _stdio(spec: ServerSpec, cwd: str, on_elicit: Any) -> AsyncIterator[An
 @asynccontextmanager
 async def _http(spec: ServerSpec, on_elicit: Any) -> AsyncIterator[Any]:
     sdk, transport = await _load("mcp"), await _load("mcp.client.streamable_http")
+    try:
+        address, headers = request_of(spec)
+    except SecretUnusable as error:
+        raise ToolFailed(str(error)) from None
     async with (
-        transport.create_mcp_http_client(headers=spec.headers or None) as client,
-        transport.streamable_http_client(spec.url, http_client=client) as (reading, writing),
+        transport.create_mcp_http_client(headers=headers or None) as client,
+        transport.streamable_http_client(address, http_client=client) as (reading, writing),
         sdk.ClientSession(reading, writing, elicitation_callback=on_elicit) as session,
     ):
         await _initialized(session)

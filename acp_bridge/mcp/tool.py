@@ -14,6 +14,7 @@ from acp_bridge.tools.base import Outcome, Plan, ShowItems
 
 if TYPE_CHECKING:
     from acp_bridge.mcp.asking import Asking
+    from acp_bridge.mcp.secrets import ServerSecrets
     from acp_bridge.tools.workspace import Workspace
 
 CALL_LIMIT_S = 120.0
@@ -25,14 +26,17 @@ NAME_LENGTH = 64
 class McpTool:
     """It asks permission unless the server says that it only reads."""
 
-    def __init__(self, session: Any, server: str, tool: Any, asking: Asking | None) -> None:
+    def __init__(self, session: Any, server: str, tool: Any, asking: Asking | None, secrets: ServerSecrets) -> None:
         self._session = session
         self._server = server
         self._tool = tool.name
         self._asking = asking
-        self.name = PLAIN.sub("_", f"{server}_{tool.name}")[:NAME_LENGTH]
-        self.description = tool.description or tool.name
-        self.parameters: dict[str, Any] = tool.input_schema
+        self._secrets = secrets
+        clean = secrets.answer.value
+        self._shown = clean(tool.name)
+        self.name = PLAIN.sub("_", f"{server}_{self._shown}")[:NAME_LENGTH]
+        self.description = clean(tool.description or tool.name)
+        self.parameters: dict[str, Any] = clean(tool.input_schema)
         self.changes = not (tool.annotations is not None and tool.annotations.read_only_hint)
 
     async def plan(self, arguments: dict[str, Any], workspace: Workspace) -> Plan:
@@ -41,8 +45,8 @@ class McpTool:
         async def effect(show: ShowItems) -> Outcome:
             return await self._call(arguments, workspace)
 
-        title = f"{self._server}: {self._tool}"
-        return Plan(title=title, kind="other", effect=effect, grant=f"mcp {self._server} {self._tool}")
+        title = f"{self._server}: {self._shown}"
+        return Plan(title=title, kind="other", effect=effect, grant=f"mcp {self._server} {self._shown}")
 
     def _asked_within(self, limit: anyio.CancelScope) -> AbstractContextManager[None]:
         return nullcontext() if self._asking is None else self._asking.during(limit)
@@ -54,8 +58,9 @@ class McpTool:
         except TimeoutError as error:
             raise ToolFailed(f"it did not answer within {CALL_LIMIT_S:.0f} s") from error
         except Exception as error:
-            raise ToolFailed(reason_of(error)) from error
-        text = workspace.cut("\n".join(_text(part) for part in result.content))
+            raise ToolFailed(self._secrets.problem(reason_of(error))) from error
+        said = "\n".join(_text(part) for part in result.content)
+        text = workspace.cut(self._secrets.problem(said) if result.is_error else self._secrets.answer.known(said))
         if result.is_error:
             raise ToolFailed(text or "the tool failed")
         return Outcome(text=text, items=[TextItem(text=text)])

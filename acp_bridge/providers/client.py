@@ -26,6 +26,7 @@ from shared.errors import (
 )
 from shared.protocol import api
 from shared.remedy import install_command
+from shared.secret import Cleaner, Secret, proxy_secrets
 
 if TYPE_CHECKING:
     import httpx2
@@ -67,12 +68,17 @@ class ProviderClient:
 
     def __init__(self, provider: Provider) -> None:
         self.provider = provider
-        self._key: str | None = None
+        self._asked = False
+        self._key: Secret | None = None
+        self._clean = Cleaner()
 
-    async def _keyed(self) -> str:
+    async def _keyed(self) -> Secret | None:
         """The key; asked of the keyring once, and again after it was refused. Raises BackendUnavailable."""
-        if self._key is None:
+        if not self._asked:
             self._key = await anyio.to_thread.run_sync(key_of, self.provider, os.environ)
+            self._asked = True
+            known = proxy_secrets(os.environ)
+            self._clean = Cleaner([*known, self._key.reveal()] if self._key is not None else known)
         return self._key
 
     async def models(self) -> list[RemoteModel]:
@@ -83,15 +89,15 @@ class ProviderClient:
         library = await anyio.to_thread.run_sync(http)
         key = await self._keyed()
         try:
-            async with self._client(library, LIST_LIMIT_S, key) as client:
+            async with client_of(library, LIST_LIMIT_S, key) as client:
                 answer = await client.get(f"{provider.base_url}/models")
                 self._require_good(answer.status_code, answer.text, "")
-                entries = [entry for entry in answer.json().get("data", []) if isinstance(entry.get("id"), str)]
+                entries = listed_entries(answer.json())
         except TryAgain as again:
             raise again.error from again
-        except (library.HTTPError, ValueError, AttributeError) as error:
-            raise self._unavailable(str(error) or type(error).__name__) from error
-        contexts = {entry["id"]: _context(entry) for entry in entries}
+        except troubles(library) as error:
+            raise self._unavailable(self._said(str(error)) or type(error).__name__) from error
+        contexts = {self._clean.known(entry["id"]): _context(entry) for entry in entries}
         return [_remote(provider, name, context) for name, context in contexts.items()]
 
     async def turn(
@@ -100,7 +106,8 @@ class ProviderClient:
         """One streamed completion. Raises the typed errors and TurnCancelled."""
         library = await anyio.to_thread.run_sync(http)
         began = time.monotonic()
-        reader = StreamReader()
+        await self._keyed()
+        reader = StreamReader(self._clean)
         first: list[float] = []
 
         def seen(event: api.Event) -> None:
@@ -142,7 +149,7 @@ class ProviderClient:
         key = await self._keyed()
         try:
             async with (
-                self._client(library, self.provider.timeout_s, key) as client,
+                client_of(library, self.provider.timeout_s, key) as client,
                 client.stream("POST", url, json=request_body(params)) as answer,
             ):
                 if answer.status_code != 200:
@@ -152,35 +159,37 @@ class ProviderClient:
                     started = True
                     for event in reader.line(line):
                         seen(event)
+                for event in reader.end():
+                    seen(event)
         except (library.ConnectTimeout, library.PoolTimeout) as error:
             raise TryAgain(self._unavailable("it does not answer")) from error
         except library.TimeoutException as error:
             raise WaitTimeout(position=0, waited_s=self.provider.timeout_s) from error
-        except library.HTTPError as error:
-            failed = self._unavailable(str(error) or type(error).__name__)
+        except troubles(library) as error:
+            failed = self._unavailable(self._said(str(error)) or type(error).__name__)
             if started:
                 raise EngineFailed(f"{self.provider.name} broke the answer off", reason="connection lost") from error
+            if not isinstance(error, library.HTTPError):
+                raise failed from error  # a setting that cannot work: another try cannot either
             raise TryAgain(failed) from error
         if reader.error:
-            raise EngineFailed(f"{self.provider.name}: {reader.error[:BODY_SHOWN]}", reason=reader.error[:BODY_SHOWN])
+            said = self._said(reader.error)
+            raise EngineFailed(f"{self.provider.name}: {said}", reason=said)
         if not (reader.ended or reader.finish):
             raise EngineFailed(f"{self.provider.name} broke the answer off", reason="the stream ended early")
 
-    @staticmethod
-    def _client(library: Any, timeout_s: float, key: str) -> httpx2.AsyncClient:
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        limits = library.Timeout(timeout_s, connect=min(CONNECT_LIMIT_S, timeout_s))
-        client: httpx2.AsyncClient = library.AsyncClient(headers=headers, timeout=limits)
-        return client
+    def _said(self, text: str) -> str:
+        """What an endpoint or a library said, without secrets; shortened last, so that no half of one is left."""
+        return self._clean(text)[:BODY_SHOWN]
 
     def _require_good(self, status: int, text: str, model: str) -> None:
         """Turn a status into a typed error; 429 and 5xx may be tried again."""
         if status == 200:
             return
-        said = error_text(text)
+        said = self._said(error_text(text))
         name = self.provider.name
         if status in (401, 403):
-            self._key = None  # another may have been stored meanwhile
+            self._asked = False  # another may have been stored meanwhile
             raise BackendUnavailable(backend=name, reason="the key was refused", hint=key_hint(self.provider))
         if status == 404:
             raise ModelNotFound(requested=model or self.provider.base_url, near=[])
@@ -198,9 +207,29 @@ class ProviderClient:
         )
 
 
+def client_of(library: Any, timeout_s: float, key: Secret | None) -> httpx2.AsyncClient:
+    """A client that sends `key` where it is told to and nowhere else: it follows no redirect."""
+    headers = {} if key is None else {"Authorization": f"Bearer {key.reveal()}"}
+    limits = library.Timeout(timeout_s, connect=min(CONNECT_LIMIT_S, timeout_s))
+    client: httpx2.AsyncClient = library.AsyncClient(headers=headers, timeout=limits, follow_redirects=False)
+    return client
+
+
+def troubles(library: Any) -> tuple[type[Exception], ...]:
+    """What a request may raise: of the network, and of addresses, proxies and limits that cannot be used."""
+    return (library.HTTPError, library.InvalidURL, ValueError, ImportError, OverflowError)
+
+
 def named_models(provider: Provider) -> list[RemoteModel]:
     """The models that the config file names, which are not asked for."""
     return [_remote(provider, name, 0) for name in provider.models]
+
+
+def listed_entries(body: Any) -> list[dict[str, Any]]:
+    """The models of a list that have a name; whatever else the body holds is none."""
+    data = body.get("data") if isinstance(body, dict) else None
+    entries = data if isinstance(data, list) else []
+    return [entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
 
 
 def _remote(provider: Provider, name: str, context: int) -> RemoteModel:
@@ -249,13 +278,13 @@ def _tool_choice(choice: str | None) -> dict[str, Any]:
 
 
 def error_text(text: str) -> str:
-    """What an error body says, shortened."""
+    """What an error body says."""
     try:
         body = msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.DecodeError:
-        return text[:BODY_SHOWN]
+        return text
     error = body.get("error", body)
-    return str(error.get("message", error) if isinstance(error, dict) else error)[:BODY_SHOWN]
+    return str(error.get("message", error) if isinstance(error, dict) else error)
 
 
 class BoundRemote:

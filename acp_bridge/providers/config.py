@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from shared.settings import SettingInvalid
+from shared.errors import SettingInvalid
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
@@ -62,4 +62,15 @@ def _provider(name: str, entry: object, file: Path) -> Provider:
         raise SettingInvalid(name=where, source=str(file), reason=str(error)) from error
     if not provider.base_url.startswith(("http://", "https://")):
         raise SettingInvalid(name=where, source=str(file), reason="base_url must begin with http:// or https://")
+    if _carries_more(provider.base_url):
+        reason = (
+            "base_url must hold no user name, password, query or fragment; the key's place is key_env or key_keyring"
+        )
+        raise SettingInvalid(name=where, source=str(file), reason=reason)
     return msgspec.structs.replace(provider, name=name, base_url=provider.base_url.rstrip("/"))
+
+
+def _carries_more(address: str) -> bool:
+    """Whether an address says more than where the endpoint is: what it says besides would be shown and stored."""
+    authority = address.partition("://")[2].partition("/")[0]
+    return any(sign in address for sign in "?#") or "@" in authority

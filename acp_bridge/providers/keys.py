@@ -1,16 +1,18 @@
 """Where a provider's key comes from: the environment, else the keyring of the operating system.
 
 The keyring's library is imported at the first use of an entry that is configured. A key is never in the config file,
-in arguments or in a log.
+in arguments or in a log; what comes back from an endpoint is cleaned of it (`shared.secret`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from shared.errors import BackendUnavailable
 from shared.remedy import install_command
+from shared.secret import Secret, SecretUnusable, looks_secret, read_secret
 
 if TYPE_CHECKING:
     from acp_bridge.providers.config import Provider
@@ -19,24 +21,40 @@ if TYPE_CHECKING:
 SERVICE = "modeld"
 
 
-def key_of(provider: Provider, environ: Mapping[str, str]) -> str:
-    """The key, "" when none is configured or the variable is not set. May wait for the user to unlock; blocks.
+def key_of(provider: Provider, environ: Mapping[str, str]) -> Secret | None:
+    """The key, None when none is configured or the variable is not set. May wait for the user to unlock; blocks.
 
-    Raises BackendUnavailable when a configured keyring entry cannot be had.
+    Raises BackendUnavailable when a configured keyring entry cannot be had, or a key cannot be sent.
     """
-    if provider.key_env and environ.get(provider.key_env):
-        return environ[provider.key_env]
-    return _from_keyring(provider) if provider.key_keyring else ""
+    try:
+        if provider.key_env:
+            key = read_secret(environ.get(provider.key_env, ""), _variable(provider))
+            if key is not None:
+                return key
+        return _from_keyring(provider) if provider.key_keyring else None
+    except SecretUnusable as error:
+        raise BackendUnavailable(backend=provider.name, reason=str(error), hint=key_hint(provider)) from None
 
 
 def key_hint(provider: Provider) -> str:
     """What to do about a key that is missing or was refused."""
     if provider.key_keyring:
-        return f"`keyring set {SERVICE} {provider.key_keyring}` stores it"
-    return f"set {provider.key_env}" if provider.key_env else "set key_env or key_keyring in the config file"
+        return f"`keyring set {SERVICE} {_entry(provider)}` stores it"
+    return f"set {_variable(provider)}" if provider.key_env else "set key_env or key_keyring in the config file"
 
 
-def _from_keyring(provider: Provider) -> str:
+def _variable(provider: Provider) -> str:
+    """The variable by its name, unless somebody wrote the key itself in its place."""
+    named = re.fullmatch(r"[A-Z_][A-Z0-9_]*", provider.key_env) is not None
+    return f"the environment variable {provider.key_env if named else 'that key_env names'}"
+
+
+def _entry(provider: Provider) -> str:
+    """The keyring's entry by its name, unless somebody wrote the key itself in its place."""
+    return "<the entry that key_keyring names>" if looks_secret(provider.key_keyring) else provider.key_keyring
+
+
+def _from_keyring(provider: Provider) -> Secret:
     try:
         import keyring
         from keyring.errors import KeyringError
@@ -47,11 +65,12 @@ def _from_keyring(provider: Provider) -> str:
             hint=f"`{install_command('remote')}`, or use key_env",
         ) from error
     try:
-        found = (keyring.get_password(SERVICE, provider.key_keyring) or "").strip()
+        stored = keyring.get_password(SERVICE, provider.key_keyring) or ""
     except (KeyringError, OSError, RuntimeError) as error:
         reason = f"the keyring cannot be read: {str(error) or type(error).__name__}"
         raise BackendUnavailable(backend=provider.name, reason=reason, hint="unlock it, or use key_env") from error
-    if not found:
-        reason = f"the keyring has no entry {provider.key_keyring} for {SERVICE}"
+    found = read_secret(stored, f"the keyring's entry {_entry(provider)}")
+    if found is None:
+        reason = f"the keyring has no entry {_entry(provider)} for {SERVICE}"
         raise BackendUnavailable(backend=provider.name, reason=reason, hint=key_hint(provider))
     return found

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from shared.protocol import api
+from shared.secret import Cleaner, StreamCleaner
 
 FINISH: dict[str, api.FinishReason] = {
     "stop": "stop",
@@ -18,9 +19,15 @@ FINISH: dict[str, api.FinishReason] = {
 
 
 class StreamReader:
-    """Server-sent events of one completion. `finish` and `usage` are known at the end."""
+    """Server-sent events of one completion, cleaned of what was sent to get it.
 
-    def __init__(self) -> None:
+    `finish` and `usage` are known at the end.
+    """
+
+    def __init__(self, clean: Cleaner) -> None:
+        self._clean = clean
+        self._text = StreamCleaner(clean)
+        self._reasoning = StreamCleaner(clean)
         self.finish: api.FinishReason | None = None
         self.prompt_tokens = 0
         self.generated = 0
@@ -47,17 +54,22 @@ class StreamReader:
         self._count(chunk.get("usage"))
         return [event for choice in (chunk.get("choices") or [])[:1] for event in self._choice(choice)]
 
+    def end(self) -> list[api.Event]:
+        """What was kept back because it might have been the beginning of a secret."""
+        return [*self._thought(self._reasoning.end()), *self._said(self._text.end())]
+
     def tool_calls(self) -> list[api.ToolCall]:
         """The finished calls; one whose arguments are no JSON object is left out."""
         calls = []
         for index in sorted(self._calls):
-            call = self._calls[index]
+            call = self._clean.value(self._calls[index])
             try:
-                msgspec.json.decode(call["arguments"] or "{}", type=dict[str, Any])
+                arguments = msgspec.json.decode(self._calls[index]["arguments"] or "{}", type=dict[str, Any])
             except msgspec.DecodeError:
                 continue
-            number = call["id"] or f"call-{index}"
-            calls.append(api.ToolCall(id=number, name=call["name"], arguments=call["arguments"] or "{}"))
+            cleaned = self._clean.value(arguments)
+            text = call["arguments"] if cleaned == arguments else msgspec.json.encode(cleaned).decode()
+            calls.append(api.ToolCall(id=call["id"] or f"call-{index}", name=call["name"], arguments=text or "{}"))
         return calls
 
     def _count(self, usage: Any) -> None:
@@ -72,16 +84,24 @@ class StreamReader:
         delta = choice.get("delta") or {}
         events: list[api.Event] = []
         reasoning = delta.get("reasoning_content") or delta.get("reasoning")
-        if isinstance(reasoning, str) and reasoning:
-            events.append(api.ReasoningDelta(text=reasoning))
-        if isinstance(delta.get("content"), str) and delta["content"]:
-            if not self._begun:
-                events.append(api.Generating())
-            events.append(api.TextDelta(text=delta["content"]))
-            self._begun = True
+        if isinstance(reasoning, str):
+            events += self._thought(self._reasoning.feed(reasoning))
+        if isinstance(delta.get("content"), str):
+            events += self._said(self._text.feed(delta["content"]))
         for part in delta.get("tool_calls") or []:
             self._call(part)
         return events
+
+    @staticmethod
+    def _thought(text: str) -> list[api.Event]:
+        return [api.ReasoningDelta(text=text)] if text else []
+
+    def _said(self, text: str) -> list[api.Event]:
+        if not text:
+            return []
+        first: list[api.Event] = [] if self._begun else [api.Generating()]
+        self._begun = True
+        return [*first, api.TextDelta(text=text)]
 
     def _call(self, part: dict[str, Any]) -> None:
         index = int(part.get("index") or 0)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from modeld.cli.context import lined
+from modeld.cli.context import lined, size_text
 from shared.protocol import api
-from shared.words import counted, size_text
+from shared.words import counted
 
 
 def text(status: api.Status) -> str:

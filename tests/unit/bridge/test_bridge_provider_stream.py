@@ -12,8 +12,9 @@ from acp_bridge.providers.client import request_body
 from acp_bridge.providers.config import read_providers
 from acp_bridge.providers.keys import key_of
 from acp_bridge.providers.stream import StreamReader
+from shared.errors import SettingInvalid
 from shared.protocol import api
-from shared.settings import SettingInvalid
+from shared.secret import Cleaner
 
 pytestmark = pytest.mark.unit
 
@@ -23,7 +24,7 @@ def chunk(reader: StreamReader, **choice: Any) -> list[api.Event]:
 
 
 def test_text_reasoning_and_the_end() -> None:
-    reader = StreamReader()
+    reader = StreamReader(Cleaner())
     assert chunk(reader, delta={"role": "assistant", "content": ""}) == []
     assert chunk(reader, delta={"reasoning_content": "hm"}) == [api.ReasoningDelta(text="hm")]
     assert chunk(reader, delta={"content": "Hel"}) == [api.Generating(), api.TextDelta(text="Hel")]
@@ -34,7 +35,7 @@ def test_text_reasoning_and_the_end() -> None:
 
 
 def test_calls_in_pieces() -> None:
-    reader = StreamReader()
+    reader = StreamReader(Cleaner())
     chunk(reader, delta={"tool_calls": [{"index": 0, "id": "a", "function": {"name": "read", "arguments": '{"p'}}]})
     chunk(reader, delta={"tool_calls": [{"index": 0, "function": {"arguments": '": 1}'}}]})
     chunk(reader, delta={"tool_calls": [{"index": 1, "function": {"name": "cut", "arguments": '{"x'}}]})
@@ -43,11 +44,11 @@ def test_calls_in_pieces() -> None:
 
 @pytest.mark.parametrize("line", ["", ": ping", "event: x", "data: {not json", "data: {}", 'data: {"choices": null}'])
 def test_noise_is_nothing(line: str) -> None:
-    assert StreamReader().line(line) == []
+    assert StreamReader(Cleaner()).line(line) == []
 
 
 def test_an_error_in_the_stream_is_kept() -> None:
-    reader = StreamReader()
+    reader = StreamReader(Cleaner())
     reader.line('data: {"error": {"message": "out of memory"}}')
     assert reader.error == "out of memory"
 
@@ -58,8 +59,10 @@ def test_providers_of_the_config_file(tmp_path: Path) -> None:
     file.write_text('[providers.b]\nbase_url = "http://b/v1/"\n[providers.a]\nbase_url = "https://a"\nkey_env = "K"\n')
     first, second = read_providers(file)
     assert (first.name, second.base_url) == ("a", "http://b/v1")
-    assert key_of(first, {"K": "secret"}) == "secret"
-    assert key_of(second, {"K": "secret"}) == ""
+    key = key_of(first, {"K": "secret"})
+    assert key is not None
+    assert key.reveal() == "secret"
+    assert key_of(second, {"K": "secret"}) is None
 
 
 @pytest.mark.parametrize(
