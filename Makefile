@@ -1,7 +1,4 @@
-# Each command does all its own set-up in .venv; run it again whenever you like.
-#   make chat [PROMPT="..."] [BACKEND=llama]   a real local model answers through the bridge
-#   make test [ARGS="..."]                     everything installed, linted, type-checked and tested
-#   make lint | soak | fuzz | bench | docs | lock | clean
+# Each command does all its own set-up in .venv; run it again whenever you like. `make` alone lists them.
 
 SHELL := /bin/sh
 BACKEND ?= openvino
@@ -13,42 +10,50 @@ export PROMPT
 FIND = python=$$(sh scripts/find-python.sh) &&
 RUN = $(FIND) "$$python"
 
-.PHONY: chat test lint soak fuzz bench docs lock wheel clean
+.PHONY: help chat test editor lint soak fuzz bench docs lock wheel clean
 
-chat:
+# first, so that `make` alone prints it: each target with the text behind its ##
+help:
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
+
+chat: ## a real local model answers through the bridge [PROMPT="..."] [BACKEND=llama]
 	@$(RUN) scripts/chat.py --backend "$(BACKEND)"
 
-test:
+test: ## install everything, then lint, types and all tests [ARGS="pytest arguments"]
 	@$(RUN) scripts/test.py $(ARGS)
 
-lint:
+# what depends on a real editor's own timing, beyond the few scenarios of `make test`
+editor: ## every scenario in a real VS Code [ARGS="pytest arguments"]
+	@$(RUN) scripts/test.py --editor $(ARGS)
+
+lint: ## style, imports and types alone
 	@$(RUN) scripts/test.py --lint
 
 # the full counts of the tests, with shortened leases; the result goes to docs/soak/
-soak:
+soak: ## the full counts of the tests; writes pages under docs/soak/
 	@$(RUN) scripts/soak.py $(ARGS)
 
 # property tests with many more examples
-fuzz:
+fuzz: ## the property tests with many more examples
 	@$(RUN) scripts/fuzz.py $(ARGS)
 
 # the table of measured budgets; REPORT=1 writes docs/performance.md
-bench:
+bench: ## the measured budgets [ARGS="--report --peers"]
 	@$(RUN) scripts/prepare.py dev openvino llama && .venv/bin/python -m bench $(ARGS)
 
 # the references made from the code, then the site: docs/_build/index.html
-docs:
+docs: ## the reference pages from the code, then the site in docs/_build
 	@$(RUN) scripts/prepare.py dev docs mcp openvino remote && .venv/bin/python scripts/references.py \
 	&& .venv/bin/python -m sphinx -q -W --keep-going -b html docs docs/_build && echo docs/_build/index.html
 
 # a release in dist/: the wheel, with the VS Code extension in it, and the source archive
-wheel:
+wheel: ## a release in dist/
 	@$(RUN) scripts/prepare.py dev && .venv/bin/python scripts/wheel.py
 
 # constraints.txt anew, from the newest versions that pyproject.toml allows
-lock:
+lock: ## constraints.txt from the newest versions that pyproject.toml allows
 	@$(RUN) scripts/lock.py
 
-clean:
+clean: ## remove everything that was made here
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 	rm -rf .venv .chat .work .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -20,9 +20,9 @@ from anyio.streams.stapled import StapledByteStream
 
 from acp_bridge.acp.methods.session_prompt import META
 from acp_bridge.session.question import DECLINE, SWITCH
-from acp_bridge.session.turn import sole
 from shared import codes
 from shared.console import LiveLine, draw
+from shared.defects import sole
 from shared.errors import ModeldError, ModelNotFound
 from shared.protocol.faults import BadAnswer, InvalidParams, MethodNotFound, PeerGone
 from shared.protocol.framing import LineFramer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from acp_bridge.failures import BadChoice
-from acp_bridge.picker import Picker, build_picker
+from acp_bridge.picker import NOTHING, Picker, build_picker
 from acp_bridge.resolve import checked_pick
 from acp_bridge.session.state import MODES
 from acp_bridge.thinking import THINKING, thinking_levels
@@ -36,7 +36,12 @@ class Choices:
         return build_picker(models.rows, models.remotes, pick, models.default, reason, models.active)
 
     async def pick(self, live: LiveConversation, value: object) -> None:
-        """Record the user's intent; nothing is loaded. Raises ModelNotFound for what is not offered."""
+        """Record the user's intent; nothing is loaded. Raises ModelNotFound for what is not offered.
+
+        An editor that sets again what it was shown while nothing answers has picked nothing.
+        """
+        if value == NOTHING and self.picker(live).current == NOTHING:
+            return
         if value not in self.picker(live).values():
             await self.models.first_look()  # a pick may come before it
         name = checked_pick(value, self.picker(live).values())

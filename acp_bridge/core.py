@@ -11,7 +11,7 @@ import anyio.abc
 
 from acp_bridge.choices import Choices
 from acp_bridge.failures import UnknownConversation
-from acp_bridge.picker import NOTHING, RemoteModel
+from acp_bridge.picker import RemoteModel
 from acp_bridge.session.attach import attached, excerpts
 from acp_bridge.session.cancel import Cancel
 from acp_bridge.session.commands import TAKE_OVER, parse_command
@@ -311,13 +311,7 @@ class Core(Choices):
 
     async def drive(self, live: LiveConversation, turn: Turn, history: RecordedHistory, params: api.Sampling) -> Ended:
         """A turn of this conversation through the driver. Raises the typed errors; never another model."""
-        current = self.picker(live).current
-        job = Job(
-            wanted=lambda: self.picker(live).current if current == NOTHING else current,
-            run=live.id,
-            params=params,
-            conversation=live.id,
-        )
+        job = Job(pick=live.conversation.model, run=live.id, params=params, conversation=live.id)
 
         async def equip(found: api.LibraryRow | RemoteModel, model: Model) -> Tools:
             return await self._equipped(live, turn, history, found, model)

@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from acp_bridge.picker import RemoteModel
+from acp_bridge.picker import RemoteModel, is_remote
 from acp_bridge.resolve import HealDebounce
 from shared.protocol import api
 
@@ -35,6 +35,10 @@ FIRST_LOOK_S = 2.0
 FILES_CHECK_S = 12.0
 #: How long the heal of a missing model waits for the library.
 HEAL_LOOK_S = 1.0
+#: Said of the pick of a provider that does not list it now.
+REMOTE_MISSING = "no provider lists it now; check [providers] in the config file, or pick another model"
+#: Said until the library has been looked at for the first time.
+LOOKING = "still looking for models"
 #: The grace has surely ended this long after its end.
 GRACE_END_S = 0.05
 
@@ -114,7 +118,7 @@ class Models:
     @property
     def reason(self) -> str:
         """Why there are no rows, "" when there are some."""
-        return self._advertised.reason
+        return self._advertised.reason or ("" if self.rows or self.looked.is_set() else LOOKING)
 
     @property
     def active(self) -> str:
@@ -123,6 +127,8 @@ class Models:
 
     def missing(self, name: str) -> str:
         """Why this pick is not among the rows."""
+        if is_remote(name):
+            return REMOTE_MISSING
         return self._advertised.reason or self._inventory.missing(name)
 
     async def shelf(self) -> Shelf:

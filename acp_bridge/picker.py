@@ -11,9 +11,14 @@ from collections.abc import Sequence
 import msgspec
 
 from shared.protocol.api import LibraryRow
+from shared.words import size_text
 
-#: Shown when there is nothing else; never a model.
+#: The value of the row that is current while nothing answers; never a model.
 NOTHING = "none"
+#: Why nothing answers, when nobody gave a reason.
+NO_CHAT_MODEL = "no model here can chat; `modeld pull starter` gets a small one"
+#: The other way out where providers are configured.
+OR_REMOTE = ", or pick a remote model"
 ACTIVE_GROUP = "active"
 INSTALLED_GROUP = "installed"
 AWAY_GROUP = "unavailable"
@@ -49,13 +54,31 @@ class Picker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RemoteModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model of a configured provider. `id` is `provider/name`; `vision`: it takes images."""
+    """A model of a configured provider. `id` is `provider/name` (see `is_remote`); `vision`: it takes images."""
 
     id: str
     name: str
     provider: str
     context: int = 0
     vision: bool = False
+
+
+def is_remote(name: str) -> bool:
+    """Whether this names a model of a provider, listed or not: the name of a local model has no slash."""
+    return "/" in name
+
+
+def current_model(pick: str, default: str) -> str:
+    """What answers where a request names no model: the pick, else the local default, else NOTHING.
+
+    Every face goes by this rule: a model of another machine answers only where it was picked.
+    """
+    return pick or ("" if is_remote(default) else default) or NOTHING
+
+
+def nothing_reason(reason: str, remotes: Sequence[RemoteModel]) -> str:
+    """Why nothing answers while nothing is picked, with the ways out."""
+    return (reason or NO_CHAT_MODEL) + (OR_REMOTE if remotes else "")
 
 
 def build_picker(
@@ -68,13 +91,18 @@ def build_picker(
 ) -> Picker:
     """The picker for one conversation: the active model, the installed ones, the remote ones by provider.
 
-    `rows` are the advertised local models; `pick` is what the user picked ("" when nothing yet); `default` is used
-    while nothing was picked; `reason` says why the pick, or everything, is missing; `active` is the model that modeld
-    last said to be active (it keeps its heading through a gap). A pick that is not advertised stays, marked with the
-    reason, and stays current.
+    `rows` are the advertised local models; `pick` is what the user picked ("" when nothing yet); `default` is the local
+    model that answers while nothing was picked; `reason` says why the pick, or everything, is missing; `active` is the
+    model that modeld last said to be active (it keeps its heading through a gap). A pick that is not advertised stays,
+    marked with the reason, and stays current. Where nothing answers, a row that says why is the first and current.
     """
     chat = [row for row in rows if not row.embedding_only]
+    current = current_model(pick, default if default in [row.name for row in chat] else "")
     groups = []
+    if current == NOTHING:
+        why = nothing_reason(reason, remotes)
+        nothing = Choice(value=NOTHING, name=short_name(f"No model: {why}"), description=why)
+        groups.append(Group(id=AWAY_GROUP, name="Not available", choices=(nothing,)))
     for group, name, members in (
         (ACTIVE_GROUP, "Active", [row for row in chat if row.name == active]),
         (INSTALLED_GROUP, "Installed", [row for row in chat if row.name != active]),
@@ -88,12 +116,6 @@ def build_picker(
     if pick and pick not in known:
         lost = Choice(value=pick, name=short_name(pick), description=f"not available: {reason or 'not found'}")
         groups.append(Group(id=AWAY_GROUP, name="Not available", choices=(lost,)))
-        known.append(pick)
-    if not known:
-        nothing = Choice(value=NOTHING, name="No local models", description=reason or "the library is empty")
-        groups.append(Group(id=AWAY_GROUP, name="Not available", choices=(nothing,)))
-        known.append(NOTHING)
-    current = pick or (default if default in known else known[0])
     return Picker(current=current, groups=tuple(groups))
 
 
@@ -115,11 +137,6 @@ def describe(row: LibraryRow) -> str:
     if row.quantization:
         facts.append(row.quantization)
     return ", ".join(facts)
-
-
-def size_text(size: int) -> str:
-    """Bytes for people."""
-    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
 
 def _local(row: LibraryRow) -> Choice:

@@ -1,37 +1,39 @@
-"""From a pick to what will answer: strict, healed once on a miss, never another model. Pure except `resolve_healed`."""
+"""From a name to what will answer: strict, healed once on a miss, never another model. Pure except `resolve_healed`."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from acp_bridge.picker import NOTHING, RemoteModel
-from shared.errors import ModelNotFound, NoAvailableModel, NoSatisfactoryModel, ResolutionMiss
+from acp_bridge.picker import NOTHING, RemoteModel, nothing_reason
+from shared.errors import ModelNotFound, NoAvailableModel, NoSatisfactoryModel, RemoteNotPicked, ResolutionMiss
 from shared.protocol.api import LibraryRow
 
 T = TypeVar("T")
 
 
 def resolve(
-    pick: str, rows: Sequence[LibraryRow], remotes: Sequence[RemoteModel], reason: str
+    wanted: str, pick: str, rows: Sequence[LibraryRow], remotes: Sequence[RemoteModel], reason: str
 ) -> LibraryRow | RemoteModel:
-    """The model that answers. `reason` says why local models are missing, if they are.
+    """The model that answers as `wanted`. `pick` is what a person picked, "" when nothing; `reason` says why local
+    models are missing, if they are.
 
-    Raises NoAvailableModel when there is none at all, NoSatisfactoryModel when the pick is not among them.
+    Raises NoAvailableModel when nothing is wanted, since nothing is there; NoSatisfactoryModel when what is wanted is
+    not among the models; RemoteNotPicked for a model of another machine that is not the pick, whoever named it.
     """
     for remote in remotes:
-        if remote.id == pick:
+        if remote.id == wanted:
+            if wanted != pick:
+                raise RemoteNotPicked(model=wanted, provider=remote.provider)
             return remote
     for row in rows:
-        if row.name == pick:
+        if row.name == wanted:
             if row.state in ("not servable", "rejected"):
-                raise NoSatisfactoryModel(wanted=pick, reason=row.reason or row.state)
+                raise NoSatisfactoryModel(wanted=wanted, reason=row.reason or row.state)
             return row
-    if pick in ("", NOTHING):
-        raise NoAvailableModel(
-            reason=reason or "the library is empty; `modeld pull starter` gets a small one", wanted=pick
-        )
-    raise NoSatisfactoryModel(wanted=pick, reason=reason or "it is not in the library any more")
+    if wanted in ("", NOTHING):
+        raise NoAvailableModel(reason=nothing_reason(reason, remotes), wanted=wanted)
+    raise NoSatisfactoryModel(wanted=wanted, reason=reason or "it is not in the library any more")
 
 
 def checked_pick(value: object, offered: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ from shared.errors import (
     ModelLoadFailed,
     NotOwner,
     QueueFull,
+    RemoteNotPicked,
     SettingInvalid,
     SlotError,
     SlotGenerationStale,
@@ -60,7 +61,8 @@ def code_of(error: ModeldError) -> int:
         (SettingInvalid, USAGE),
         ((DaemonError, NotOwner), NOT_RUNNING),
         (LookupFailed, NOT_FOUND),
-        ((SlotError, SlotGenerationStale, QueueFull, WaitTimeout, ConsentDeclined, ConversationBusy), REFUSED),
+        ((SlotError, SlotGenerationStale, QueueFull, WaitTimeout), REFUSED),
+        ((ConsentDeclined, ConversationBusy, RemoteNotPicked), REFUSED),
         (DownloadError, DOWNLOAD),
     )
     return next((code for kinds, code in table if isinstance(error, kinds)), FAILED)

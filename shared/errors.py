@@ -31,6 +31,7 @@ without loss, so that what an engine raises is what the editor shows.
     │   ├── TextFailed              -32051   text_failed
     │   ├── ClientStalled           -32045   client_stalled
     │   ├── ConsentDeclined         -32046   consent_declined
+    │   ├── RemoteNotPicked         -32050   remote_not_picked
     │   └── ConversationBusy        -32047   conversation_busy
     ├── LookupFailed
     │   ├── ModelNotFound           -32022   model_not_found
@@ -66,7 +67,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from shared.shown import one_line
-from shared.words import switch_sentence, use_sentence
+from shared.words import START_MODELD, size_text, switch_sentence, use_sentence
 
 
 class ModeldError(Exception):
@@ -105,7 +106,7 @@ class ModeldError(Exception):
 def _words(name: str, value: Any) -> Any:
     """A field as people read it: amounts in the unit that fits them, lists without brackets."""
     if name.endswith("_bytes") and isinstance(value, int):
-        return f"{value / 1e9:.1f} GB" if value >= 1e9 else f"{value / 1e6:.0f} MB"
+        return size_text(value)
     return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
@@ -326,6 +327,15 @@ class ConsentDeclined(TurnError):
     summary = "the switch to {model} was declined, since {in_use_by} uses the active model"
 
 
+class RemoteNotPicked(TurnError):
+    """A request named a model of another machine that nobody picked here. `provider` is the name in the config."""
+
+    kind = "remote_not_picked"
+    code = -32050
+    fields = ("model", "provider")
+    summary = "{model} runs on another machine ({provider}) and was not picked here; pick it in the model picker first"
+
+
 class ConversationBusy(TurnError):
     kind = "conversation_busy"
     code = -32047
@@ -454,13 +464,13 @@ class DaemonNotInstalled(DaemonError):
 class DaemonNotRunning(DaemonError):
     kind = "daemon_not_running"
     code = -32041
-    summary = "modeld stopped; start it with `modeld start`"
+    summary = f"modeld stopped; {START_MODELD}"
 
 
 class DaemonStale(DaemonError):
     kind = "daemon_stale"
     code = -32042
-    summary = "the last modeld ended without releasing its lease; start it with `modeld start`"
+    summary = f"the last modeld ended without releasing its lease; {START_MODELD}"
 
 
 class DaemonUnreachable(DaemonError):

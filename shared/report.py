@@ -14,6 +14,7 @@ from pathlib import Path
 from shared.paths import DataRoot, home
 from shared.redact import Redactor
 from shared.secret import named_secrets, proxy_secrets
+from shared.shown import escaped
 
 #: Distributions whose versions matter.
 DISTRIBUTIONS = (
@@ -33,7 +34,7 @@ def write(path: Path, parts: Mapping[str, str], root: DataRoot | None) -> list[s
     path.touch(mode=0o600)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in whole.items():
-            archive.writestr(name, hide(text) + "\n")
+            archive.writestr(name, escaped(hide(text)) + "\n")  # read with `cat` by whoever gets it
     return list(whole)
 
 

@@ -38,6 +38,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     reaper_silence: float = 5.0
     reaper_samples: int = 3
     reaper_interval: float = 1.0
+    text_silence: float = 10.0
+    engine_silence: float = 600.0
     cancel_limit: float = 2.0
     shutdown_drain: float = 10.0
     load_stall: float = 60.0
@@ -101,6 +103,10 @@ REASONS: dict[str, str] = {
     "reaper_silence": "silence after which a turn lease is compared with the engine's account",
     "reaper_samples": "contradicting samples needed before a lease is reaped",
     "reaper_interval": "time between samples",
+    "text_silence": "a turn whose text is not handled for this long (after `reaper_silence`) is ended with its worker",
+    "engine_silence": (
+        "an engine without progress for this long is ended with its turn; ten times its longest step if that is more"
+    ),
     "cancel_limit": "time without progress toward a stop before the worker is killed",
     "shutdown_drain": "how long a stop waits for the running turn",
     "load_stall": "a load without progress for this long is ended",

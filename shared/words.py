@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+#: The remedy wherever modeld does not run and nothing brings it back by itself.
+START_MODELD = "start it with `modeld start`"
 #: So many lines of one kind are read; the rest is counted.
 FEW = 10
 
@@ -11,6 +13,13 @@ FEW = 10
 def counted(number: int, word: str) -> str:
     """`1 model`, `2 models`, `1,024 tokens`."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def size_text(size: int | None) -> str:
+    """Bytes for people, "?" where they are not known."""
+    if size is None:
+        return "?"
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
 
 def switch_sentence(active: str, wanted: str) -> str:

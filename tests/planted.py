@@ -50,6 +50,7 @@ if "modeld.engine.worker" in sys.orig_argv:
             if how.isdigit() and calls.setdefault(name, 0) < int(how):
                 calls[name] += 1
                 return sound(*arguments, **named)
+            open(ARMED + ".struck", "w").close()
             if how == "hang":
                 while True:
                     pass
@@ -80,6 +81,11 @@ class Planted:
         part = self._armed.with_suffix(".part")
         part.write_text(f"{name}|{how}", encoding="utf-8")
         part.replace(self._armed)
+
+    @property
+    def struck(self) -> bool:
+        """Whether it has struck."""
+        return self._armed.with_suffix(".struck").exists()
 
     def disarm(self) -> None:
         """All is sound again."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 from acp_bridge.failures import BadChoice, UnknownConversation
 from shared.errors import ModeldError
 from shared.protocol.faults import InvalidParams, ProtocolFault
+from shared.shown import in_markdown
 
 
 class SessionUnknown(ProtocolFault):
@@ -27,6 +30,13 @@ class AuthRequired(ProtocolFault):
 def invalid(at: str, reason: str) -> InvalidParams:
     """-32602 naming the value."""
     return InvalidParams(at=f"$.{at}", reason=reason)
+
+
+def shown(error: ModeldError) -> ModeldError:
+    """The same error with its message for a place that may read Markdown, as Zed's does."""
+    made = copy(error)
+    made.message = in_markdown(error.message)
+    return made
 
 
 def translated(error: Exception, session: str) -> ModeldError | None:

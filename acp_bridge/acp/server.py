@@ -11,12 +11,14 @@ import msgspec
 
 from acp_bridge.acp.methods import handler_of, import_all
 from acp_bridge.acp.schema import ClientCapabilities, SessionParams
+from shared.defects import reporter
 from shared.errors import ModeldError
 from shared.protocol.faults import MethodNotFound
 from shared.protocol.framing import LineFramer
 from shared.protocol.message import Notification
 from shared.protocol.peer import Peer
 from shared.protocol.requests import Call
+from shared.protocol.stream import EDITOR_PATIENCE_S
 
 if TYPE_CHECKING:
     from acp_bridge.acp.editor import Editor
@@ -28,8 +30,6 @@ Handler = Callable[["AcpServer", Call], Awaitable[Any]]
 
 #: Between the answer that opens a session and its first updates: some editors drop updates that come right behind.
 FIRST_UPDATES_AFTER_S = 0.1
-#: An editor that is suspended or slow is given this long before the connection counts as dead.
-EDITOR_PATIENCE_S = 120.0
 
 
 class AcpServer:
@@ -67,7 +67,7 @@ class AcpServer:
             on_request=self._request,
             on_notification=self._notification,
             settings=self._settings,
-            on_defect=report_defect,
+            on_defect=reporter("acp-bridge"),
         )
         async with anyio.create_task_group() as group:
             self._group = group
@@ -118,12 +118,18 @@ class AcpServer:
         try:
             return await handler(self, call)
         except ModeldError as error:
-            raise self._translated(error, call) or error from None
+            raise self._shown(self._translated(error, call) or error) from None
         except Exception as error:
             known = self._translated(error, call)
             if known is None:
                 raise
-            raise known from None
+            raise self._shown(known) from None
+
+    @staticmethod
+    def _shown(error: ModeldError) -> ModeldError:
+        from acp_bridge.acp.errors import shown
+
+        return shown(error)
 
     @staticmethod
     def _translated(error: Exception, call: Call) -> ModeldError | None:
@@ -143,10 +149,3 @@ def _session_of(call: Call) -> str:
         return call.params(SessionParams).session_id
     except ModeldError:
         return ""
-
-
-def report_defect(method: str, error: BaseException) -> None:
-    """A defect of ours, on standard error: where it happened, never what it was about (that may be a prompt)."""
-    from shared.defect import report
-
-    report("acp-bridge", method, error)

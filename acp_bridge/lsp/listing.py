@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from acp_bridge.lsp import wire
 from acp_bridge.lsp.rows import Seen, picker_models
 from acp_bridge.lsp.state import service_status
+from acp_bridge.picker import nothing_reason
 
 if TYPE_CHECKING:
     from acp_bridge.core import Core
@@ -33,16 +34,23 @@ async def listing(window: Window, core: Core, workspace: str = "") -> wire.Model
     """The picker of a workspace."""
     shelf = await core.models.shelf()
     picked = await window.picked(workspace)
-    reason = core.models.missing(picked) if picked and core.models.row(picked) is None else core.models.reason
-    models = picker_models(seen_by(window, core, shelf), picked, reason)
-    remotes = core.models.remotes
+    models = picker_models(seen_by(window, core, shelf), picked, core.models.missing(picked) if picked else "")
+    current = await window.model_of(picked)
+    answers = next((model for model in models if model.id == current), None)
     return wire.Models(
         models=models,
         picked=picked,
-        default=core.models.default or (remotes[0].id if remotes else ""),
-        reason="" if any(model.selectable for model in models) else reason,
+        default=await window.model_of(""),
+        reason=_why(answers, core),
         complete=shelf.complete,
     )
+
+
+def _why(answers: wire.Model | None, core: Core) -> str:
+    """Why nothing answers, "" where something does."""
+    if answers is None:
+        return nothing_reason(core.models.reason, core.models.remotes)
+    return "" if answers.selectable else answers.reason
 
 
 def standing(window: Window, core: Core, now: api.Status | None = None) -> wire.Status:

@@ -21,6 +21,7 @@ from pygls.protocol import LanguageServerProtocol
 from pygls.protocol.json_rpc import JsonRPCNotification, JsonRPCRequestMessage
 from pygls.protocol.language_server import lsp_method
 
+from shared.defects import sole
 from shared.errors import MessageTooLarge, ModeldError
 from shared.protocol.faults import (
     InternalFault,
@@ -208,15 +209,13 @@ class FaceProtocol(LanguageServerProtocol):
 
     def _told(self, method: str, error: BaseException) -> ModeldError:
         """What the editor is told of an exception: the table's errors as they are, of a defect only its kind."""
-        sole = error
-        while isinstance(sole, BaseExceptionGroup) and len(sole.exceptions) == 1:
-            sole = sole.exceptions[0]
-        if isinstance(sole, ModeldError):
-            return sole
-        if isinstance(sole, JsonRpcException):
-            return error_from_wire({"code": sole.code, "message": sole.message})
-        self.on_defect(method, sole)
-        return InternalFault(type=type(sole).__name__)
+        single = sole(error)
+        if isinstance(single, ModeldError):
+            return single
+        if isinstance(single, JsonRpcException):
+            return error_from_wire({"code": single.code, "message": single.message})
+        self.on_defect(method, single)
+        return InternalFault(type=type(single).__name__)
 
     def _send_response(self, msg_id: Any, result: Any = None, error: types.ResponseError | None = None) -> None:
         self._answering.discard(msg_id)

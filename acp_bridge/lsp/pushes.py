@@ -12,6 +12,7 @@ from acp_bridge.lsp.rows import shown
 from acp_bridge.lsp.state import settled, slot_progress
 from acp_bridge.turn.switched import ActiveModelWatch
 from shared.version import __version__
+from shared.version_order import is_older
 
 if TYPE_CHECKING:
     from acp_bridge.core import Core
@@ -127,5 +128,4 @@ def _differs(one: wire.Models, other: wire.Models) -> bool:
 
 def _match(version: str) -> str:
     """What brings both to one version; a version that cannot be compared may be either."""
-    numbers = [[int(part) for part in one.split(".") if part.isdigit()] for one in (version, __version__)]
-    return "run `modeld restart` to match" if numbers[0] < numbers[1] else "reload the window to match"
+    return "run `modeld restart` to match" if is_older(version) else "reload the window to match"

@@ -23,6 +23,7 @@ from acp_bridge.lsp.features import Handler, code_action, handlers, inline_compl
 from acp_bridge.lsp.protocol import FaceProtocol
 from acp_bridge.lsp.transport import Pipe
 from acp_bridge.lsp.window import Window
+from shared.defects import reporter
 from shared.errors import ModeldError
 from shared.installed import Installed
 from shared.protocol.faults import InternalFault
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from acp_bridge.core import Core
     from shared.paths import DataRoot
     from shared.settings import Settings
+
+
+report_defect = reporter("acp-bridge")
 
 
 class Pygls(LanguageServer):
@@ -176,7 +180,7 @@ class LspServer:
 
         @feature(types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions(code_action_kinds=list(code_action.KINDS)))
         async def actions(params: types.CodeActionParams) -> list[types.CodeAction]:
-            return code_action.actions(self.window, params)
+            return await code_action.actions(self.window, params)
 
         @feature(types.WINDOW_WORK_DONE_PROGRESS_CANCEL)
         def cancel(params: types.WorkDoneProgressCancelParams) -> None:
@@ -234,10 +238,3 @@ def _path(uri: str) -> str:
     """The path of a file URI; another kind of folder is named by its URI."""
     path = uris.to_fs_path(uri) if uri.startswith("file:") else None
     return path or uri
-
-
-def report_defect(method: str, error: BaseException) -> None:
-    """A defect of ours, on standard error: where it happened, never what it was about (that may be a prompt)."""
-    from shared.defect import report
-
-    report("acp-bridge", method, error)

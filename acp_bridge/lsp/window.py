@@ -11,6 +11,7 @@ import anyio
 import msgspec
 
 from acp_bridge.lsp import wire
+from acp_bridge.picker import NOTHING, current_model
 from acp_bridge.session.cancel import Cancel
 from acp_bridge.session.question import SWITCH_ALWAYS
 from acp_bridge.session.stages import loading_title
@@ -192,9 +193,10 @@ class Window:
         except ModeldError:
             return ""  # the failure is told when something has to be saved
 
-    async def model_of(self, model: str, workspace: str) -> str:
-        """What answers: the model that was named, else the pick of the workspace, else the default ("": not known)."""
-        return model or await self.picked(workspace) or (await self.core()).models.default
+    async def model_of(self, pick: str) -> str:
+        """What answers where no model is named, with this pick ("": nothing)."""
+        found = current_model(pick, (await self.core()).models.default)
+        return "" if found == NOTHING else found
 
     # --- the editor ----------------------------------------------------------------------------
 

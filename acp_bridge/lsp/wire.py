@@ -140,8 +140,8 @@ class ModelsParams(Asked, kw_only=True):
 class Models(Told, kw_only=True):
     """The picker: `models` in order, never empty of selectable ones while modeld merely restarts.
 
-    `picked` is this workspace's remembered pick ("" when none), `default` what answers without a pick. When nothing is
-    selectable, `reason` says why.
+    `picked` is this workspace's remembered pick ("" when none), `default` the local model that answers without one (""
+    when there is none; never a remote one). When neither answers, `reason` says why and what to do.
     """
 
     models: list[Model]
@@ -336,10 +336,11 @@ class Sampling(Asked, kw_only=True):
 class TurnParams(Asked, kw_only=True):
     """`modeld/turn`: the whole history in, the next assistant message out. No conversation id is needed.
 
-    `model` "" means the workspace's pick. `consent` says what happens when another client uses the active model:
-    `ask` sends `modeld/ask`, `always` switches, `never` fails with `model_switch_required`. `overflow` says what
-    happens to a history that does not fit: `refuse` fails with `context_overflow` and its numbers, `trim` leaves out
-    whole exchanges at the head and says so. Without a `partialResultToken` the text is in the result.
+    `model` "" means the workspace's pick, else the local default. A remote model answers only as the workspace's pick:
+    another one fails with `remote_not_picked`, whoever named it. `consent` says what happens when another client uses
+    the active model: `ask` sends `modeld/ask`, `always` switches, `never` fails with `model_switch_required`.
+    `overflow` says what happens to a history that does not fit: `refuse` fails with `context_overflow` and its numbers,
+    `trim` leaves out whole exchanges at the head and says so. Without a `partialResultToken` the text is in the result.
     """
 
     messages: list[Message]

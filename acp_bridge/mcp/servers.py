@@ -23,6 +23,7 @@ from acp_bridge.mcp.tool import McpTool, reason_of
 from acp_bridge.session.face import ToolFailed
 from shared.remedy import install_command
 from shared.secret import SecretUnusable
+from shared.shown import one_line
 
 if TYPE_CHECKING:
     from acp_bridge.session.forms import AsksForms
@@ -90,7 +91,7 @@ class McpServers:
         except Exception as error:
             if not self._closing.is_set():
                 reason = secrets.problem(reason_of(error))
-                self._problems.append(f"The MCP server {spec.name} is not available: {reason}")
+                self._problems.append(one_line(f"The MCP server {spec.name} is not available: {reason}"))
         finally:
             self._tools.pop(place, None)
             self._settled[place].set()

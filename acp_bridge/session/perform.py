@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from acp_bridge.doctor import findings, provider_findings, report_text
-from acp_bridge.picker import RemoteModel, describe, size_text
+from acp_bridge.picker import NOTHING, RemoteModel, describe, is_remote, nothing_reason
 from acp_bridge.session.cancel import TurnCancelled
 from acp_bridge.session.commands import help_text
 from acp_bridge.session.events import Compacted, OptionsChanged, TurnEnded
@@ -14,9 +14,9 @@ from acp_bridge.session.face import ToolFailed
 from acp_bridge.session.state import messages_of
 from acp_bridge.turn.history import RecordedHistory
 from shared.catalog.names import begun
-from shared.errors import ModeldError
+from shared.errors import ModeldError, NoAvailableModel, UnsupportedFeature
 from shared.protocol import api
-from shared.words import counted
+from shared.words import counted, size_text
 
 if TYPE_CHECKING:
     from acp_bridge.core import Core
@@ -61,17 +61,30 @@ class Performer:
             await self._core.pick(live, name)
             self._core.show(live, OptionsChanged())
             return f"{name} answers from now on. It is loaded at the next message."
-        current = self._core.picker(live).current
-        row = self._core.models.row(current)
-        state = describe(row) if row is not None else self._core.models.missing(current)
-        others = "\n".join(f"- `{value}`" for value in self._core.picker(live).values())
-        return f"`{current}`: {state}\n\n{others}"
+        picker = self._core.picker(live)
+        others = "\n".join(f"- `{value}`" for value in picker.values())
+        return f"{self._state(picker.current)}\n\n{others}"
+
+    def _state(self, current: str) -> str:
+        models = self._core.models
+        if current == NOTHING:
+            return f"No model: {nothing_reason(models.reason, models.remotes)}."
+        row = models.row(current)
+        remote = next((one for one in models.remotes if one.id == current), None)
+        if row is None and remote is not None:
+            return f"`{current}`: remote, {remote.provider}"
+        return f"`{current}`: {describe(row) if row is not None else models.missing(current)}"
 
     async def _status(self, live: LiveConversation, turn: Turn, argument: str) -> str:
         return status_text(await self._core.daemon.call("status", api.Fenced(), api.Status))
 
     async def _load(self, live: LiveConversation, turn: Turn, argument: str) -> str:
+        models = self._core.models
         name = argument or self._core.picker(live).current
+        if name == NOTHING:
+            raise NoAvailableModel(reason=nothing_reason(models.reason, models.remotes), wanted="")
+        if is_remote(name):
+            raise UnsupportedFeature(f"{name} is remote; nothing has to be loaded", feature="load of a remote model")
         result = await self._core.load(name, turn)
         loaded = f" in {result.load_seconds:.1f} s" if result.loaded else " already"
         return f"{result.active.name} is loaded{loaded}, context {result.active.num_ctx:,}."
@@ -91,7 +104,7 @@ class Performer:
 
     async def _context(self, live: LiveConversation, turn: Turn, argument: str) -> str:
         core = self._core
-        found = core.source.meaning(core.picker(live).current)
+        found = core.source.meaning(live.conversation.model)
         if isinstance(found, RemoteModel):
             return f"{found.id} is remote; its window is {found.context or 'not known'}."
         messages = messages_of(live.conversation.events)[live.conversation.dropped :]

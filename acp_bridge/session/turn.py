@@ -26,6 +26,7 @@ from acp_bridge.session.events import (
 from acp_bridge.session.recorder import FLUSH_S, Recorder
 from acp_bridge.session.stages import Stages
 from acp_bridge.session.state import title_of
+from shared.defects import sole
 from shared.errors import ModeldError
 from shared.protocol import api
 
@@ -222,10 +223,3 @@ class Turn:
             self.remark(f"The answer was ended by {result.by or 'another client'}.")
         stop = ENDS.get(ended.why) or STOPS[result.finish_reason]
         return TurnEnded(stop=stop, model=ended.model, numbers=self.numbers)
-
-
-def sole(error: BaseException) -> BaseException:
-    """The one exception inside nested groups."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error

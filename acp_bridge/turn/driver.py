@@ -34,13 +34,16 @@ Why = Literal["answered", "tools", "rounds"]
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked. `wanted` names the model, anew each time it is looked for; `run` names the hold of its tools.
+    """What is asked. `pick` is what was picked here ("" when nothing): only as the pick a model of another machine
+    answers. `named` is the model that the request names, "" for the pick or the default. `run` names the hold of its
+    tools.
 
     `exact`: a thinking level that the model lacks is an error; else it is told, and the model thinks by its default.
     """
 
-    wanted: Callable[[], str]
+    pick: str
     run: str
+    named: str = ""
     params: api.Sampling = msgspec.field(default_factory=api.Sampling)
     conversation: str | None = None
     exact: bool = False
@@ -91,7 +94,7 @@ class Driver:
         name = self._model.name if self._model is not None else ""
         result = api.TurnResult(
             finish_reason="cancelled",
-            model=name or self._job.wanted(),
+            model=name or self._job.named or self._job.pick,
             usage=api.Usage(),
             timings=api.Timings(),
             generation=0,
@@ -124,7 +127,7 @@ class Driver:
     async def _prepare(self) -> tuple[Model, Tools]:
         """What answers, and the tools it gets. Raises the typed errors of a resolution; never another model."""
         job, history, view = self._job, self._history, self._view
-        found = await self._source.find(job.wanted, self._cancel)
+        found = await self._source.find(job.pick, job.named, self._cancel)
         model = self._model = self._source.bound(found)
         view.chosen(model.name)
         self._params = msgspec.structs.replace(job.params, thinking=self._level(found, model.name))

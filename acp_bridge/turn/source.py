@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from acp_bridge.picker import RemoteModel
+from acp_bridge.picker import NOTHING, RemoteModel, current_model, is_remote, nothing_reason
 from acp_bridge.resolve import resolve, resolve_healed
 from acp_bridge.session.bound import BoundLocal
 from shared.errors import ResolutionMiss
@@ -33,24 +32,36 @@ class ModelSource:
         self._providers = providers
         self._settings = settings
 
-    def meaning(self, wanted: str) -> api.LibraryRow | RemoteModel:
-        """What this name means now. Raises NoAvailableModel, NoSatisfactoryModel."""
-        models = self._models
-        return resolve(wanted, models.rows, models.remotes, models.missing(wanted))
+    def wanted(self, pick: str, named: str = "") -> str:
+        """The model that a request `named`, else the pick, else the local default, else NOTHING."""
+        return named or current_model(pick, self._models.default)
 
-    async def find(self, wanted: Callable[[], str], cancel: Cancel) -> api.LibraryRow | RemoteModel:
-        """What answers under the name that `wanted` gives. A cold library has its first look, a miss is healed once.
+    def meaning(self, pick: str, named: str = "") -> api.LibraryRow | RemoteModel:
+        """What answers now. Raises NoAvailableModel, NoSatisfactoryModel, RemoteNotPicked."""
+        models = self._models
+        wanted = self.wanted(pick, named)
+        reason = models.reason if wanted == NOTHING else models.missing(wanted)
+        return resolve(wanted, pick, models.rows, models.remotes, reason)
+
+    async def find(self, pick: str, named: str, cancel: Cancel) -> api.LibraryRow | RemoteModel:
+        """What answers (see `wanted`). A cold library has its first look, a miss is healed once; what was wanted before
+        that stays wanted.
 
         Raises the typed errors of a resolution, or why modeld is away; TurnCancelled.
         """
-        if not self._known(wanted()):
+        wanted = self.wanted(pick, named)
+        if not self._known(wanted):
             await cancel.race(self._models.first_look)
+        fixed = "" if wanted == NOTHING else wanted
         try:
-            return await cancel.race(lambda: resolve_healed(lambda: self.meaning(wanted()), self._models.reconcile))
+            return await cancel.race(lambda: resolve_healed(lambda: self.meaning(pick, fixed), self._models.reconcile))
         except ResolutionMiss:
-            if self._daemon.connected:
+            if self._daemon.connected or is_remote(wanted):
                 raise
-            raise self._daemon.detection.error() from None  # what is missing is modeld, not the model
+            away = self._daemon.detection.error()  # what is missing is modeld, not the model
+            if wanted == NOTHING:
+                away = type(away)(nothing_reason(away.message, self._models.remotes), **away.data)
+            raise away from None
 
     def _known(self, name: str) -> bool:
         models = self._models

@@ -16,6 +16,7 @@ from shared.paths import DataRoot, config_file, data_root
 from shared.protocol import api
 from shared.settings import Settings, load_settings
 from shared.shown import escaped, one_line
+from shared.words import size_text
 
 T = TypeVar("T")
 
@@ -107,15 +108,6 @@ def lined(value: T) -> T:
     if isinstance(value, (list, tuple)):
         return cast("T", type(value)(lined(item) for item in value))
     return value
-
-
-def size_text(count: int | None) -> str:
-    """Bytes for people."""
-    if count is None:
-        return "?"
-    if count >= 10**9:
-        return f"{count / 1e9:.1f} GB"
-    return f"{count / 1e6:.0f} MB"
 
 
 class Progress(LiveLine):

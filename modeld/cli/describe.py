@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 
 from modeld.cli.client import Connection
-from modeld.cli.context import Context, lined, load_config, print_json, size_text
+from modeld.cli.context import Context, lined, load_config, print_json
 from modeld.cli.naming import by_name
 from shared import codes
 from shared.catalog.fit import SOURCES
 from shared.protocol import api
-from shared.words import counted
+from shared.words import counted, size_text
 
 
 def main(options: argparse.Namespace) -> int:

@@ -10,13 +10,13 @@ from pathlib import Path
 import anyio
 
 from modeld.cli.client import reach
-from modeld.cli.context import Context, lined, print_json, size_text
+from modeld.cli.context import Context, lined, print_json
 from shared import codes
 from shared.errors import ModeldError
 from shared.protocol import api
 from shared.remedy import called, install_command
 from shared.shown import one_line
-from shared.words import few, is_text
+from shared.words import few, is_text, size_text
 
 #: A command waits this long for a cold scan of a big library to finish.
 SCAN_SECONDS = 20.0

@@ -7,14 +7,14 @@ import shlex
 import sys
 
 from modeld.cli.client import Connection
-from modeld.cli.context import Context, Progress, config_words, load_config, on_busy, print_json, show_event, size_text
+from modeld.cli.context import Context, Progress, config_words, load_config, on_busy, print_json, show_event
 from modeld.cli.naming import by_name
 from shared import codes
 from shared.errors import ModelSwitchRequired
 from shared.protocol import api
 from shared.remedy import called
 from shared.shown import one_line
-from shared.words import switch_sentence, use_sentence
+from shared.words import size_text, switch_sentence, use_sentence
 
 
 def main(options: argparse.Namespace) -> int:

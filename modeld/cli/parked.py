@@ -6,9 +6,9 @@ import argparse
 
 import msgspec
 
-from modeld.cli.context import Context, print_json, size_text
+from modeld.cli.context import Context, print_json
 from shared import codes
-from shared.words import counted
+from shared.words import counted, size_text
 
 
 class ParkedReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,13 +8,14 @@ import anyio
 import msgspec
 
 from modeld.cli.client import Connection, reach
-from modeld.cli.context import Context, Progress, lined, print_json, show_event, size_text
+from modeld.cli.context import Context, Progress, lined, print_json, show_event
 from modeld.cli.library import SCAN_SECONDS
 from shared import codes
 from shared.catalog.names import is_address
 from shared.errors import DaemonError
 from shared.protocol import api
 from shared.remedy import called
+from shared.words import size_text
 
 
 def main(options: argparse.Namespace) -> int:

@@ -12,11 +12,12 @@ from modeld.cli.context import Context
 from modeld.cli.spawn import READY_SECONDS
 from modeld.cli.start import start
 from modeld.cli.stop import ENDING_SECONDS, stop
-from modeld.cli.takeover import hand_over, is_older
+from modeld.cli.takeover import hand_over
 from modeld.engine.backends import choose
 from shared.errors import DaemonError, DaemonUnreachable
 from shared.lease.reader import survey
 from shared.protocol import api
+from shared.version_order import is_older
 
 
 def main(options: argparse.Namespace) -> int:

@@ -7,12 +7,12 @@ import argparse
 import anyio
 
 from modeld.cli.client import reach
-from modeld.cli.context import Context, print_json, size_text
+from modeld.cli.context import Context, print_json
 from modeld.cli.library import SCAN_SECONDS
 from shared import codes
 from shared.errors import DaemonNotRunning, DaemonStale
 from shared.protocol import api
-from shared.words import counted
+from shared.words import counted, size_text
 
 
 def main(options: argparse.Namespace) -> int:

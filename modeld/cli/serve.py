@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from shared.console import guard_streams
+from shared.defects import sole
 from shared.errors import ModeldError
 from shared.shown import one_line
 
@@ -37,14 +38,7 @@ def main(arguments: list[str]) -> int:
     try:
         return serve(backend, quiet=quiet, arguments=["serve", *arguments])
     except Exception as error:
-        return _told(_sole(error))
-
-
-def _sole(error: BaseException) -> BaseException:
-    """The one exception inside nested groups: the tasks of the daemon wrap what ended them."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
+        return _told(sole(error))
 
 
 def _told(error: BaseException) -> int:

@@ -12,7 +12,7 @@ import anyio.to_thread
 from modeld.cli.client import Connection, targets
 from modeld.cli.context import Context
 from modeld.cli.spawn import launch
-from modeld.cli.takeover import hand_over, is_older
+from modeld.cli.takeover import hand_over
 from shared import codes
 from shared.errors import BackendUnavailable, DaemonError, DaemonUnreachable, ModeldError
 from shared.lease import presence
@@ -21,6 +21,7 @@ from shared.lease.reader import PresenceView, survey
 from shared.protocol import api
 from shared.remedy import called, install_command
 from shared.version import __version__
+from shared.version_order import is_older
 
 #: Beyond the time between two looks of a living instance at its own records.
 _MEND_GRACE = 2.0

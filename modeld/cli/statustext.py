@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from modeld.cli.context import lined, size_text
+from modeld.cli.context import lined
 from shared.protocol import api
-from shared.words import counted
+from shared.words import counted, size_text
 
 
 def text(status: api.Status) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from modeld.cli.context import lined, size_text
+from modeld.cli.context import lined
 from modeld.cli.statustext import age
 from shared.protocol import api
+from shared.words import size_text
 
 #: Turns whose rates the small chart shows.
 KEPT_TURNS = 40

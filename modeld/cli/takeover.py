@@ -14,17 +14,6 @@ from shared.protocol import api
 from shared.version import __version__
 
 
-def is_older(version: str, than: str = __version__) -> bool:
-    """Whether a running modeld's version comes before ours. What cannot be compared counts as not older."""
-    theirs, ours = _release(version), _release(than)
-    return bool(theirs) and bool(ours) and theirs < ours
-
-
-def _release(version: str) -> tuple[int, ...]:
-    parts = version.split(".")
-    return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else ()
-
-
 async def hand_over(context: Context, old: Connection, backend: str | None, patience: float | None) -> int:
     """Start ours beside the old one, then ask that one to let go. Nothing is lost where ours does not start.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from modeld.cli.context import Context, on_busy, print_json, size_text
+from modeld.cli.context import Context, on_busy, print_json
 from shared import codes
 from shared.protocol import api
+from shared.words import size_text
 
 
 def main(options: argparse.Namespace) -> int:

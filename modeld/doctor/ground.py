@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from modeld.cli.context import size_text
 from shared.errors import ModeldError, SettingInvalid
 from shared.finding import Finding
 from shared.paths import DataRoot, config_file, data_root, home
@@ -18,7 +17,7 @@ from shared.protocol import api
 from shared.remedy import install_command
 from shared.settings import Settings, load_settings
 from shared.version import __version__
-from shared.words import counted, few
+from shared.words import counted, few, size_text
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -64,17 +64,20 @@ class TurnGate:
 class Activity:
     """The worker's own account of what its engine thread does. Written there, read anywhere."""
 
-    __slots__ = ("running", "seen", "stage")
+    __slots__ = ("longest", "running", "seen", "stage")
 
     def __init__(self) -> None:
         self.running: int | None = None
         self.stage = "idle"
         self.seen = time.monotonic()
+        self.longest = 0.0
 
     def enter(self, stage: str, turn: int | None) -> None:
         """Another stage, or another turn, begins: that is progress too."""
         self.running, self.stage, self.seen = turn, stage, time.monotonic()
 
-    def quiet(self) -> float:
-        """Awake seconds since the last progress."""
-        return time.monotonic() - self.seen
+    def step(self) -> None:
+        """The engine has made a step: one of several alike, and as long as the next may take."""
+        now = time.monotonic()
+        self.longest = max(self.longest, now - self.seen)
+        self.seen = now

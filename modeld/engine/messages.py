@@ -13,7 +13,9 @@ import msgspec
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
 from shared.protocol.api import Event, Sampling, ToolCall, Usage
 
-WORKER_PROTOCOL = 2
+WORKER_PROTOCOL = 3
+#: The stage of an engine thread that does what nobody waits for: work that has come meanwhile waits for its next step.
+SPARE = "spare"
 
 
 class Message(msgspec.Struct, kw_only=True):
@@ -236,11 +238,18 @@ class Failed(Message, tag="failed", kw_only=True):
 
 
 class Account(Message, tag="account", kw_only=True):
-    """What the engine thread runs: the turn number or None, its stage, and seconds since progress."""
+    """What the engine thread runs: the turn number or None, and its stage.
+
+    `mark` differs after each progress. `in_engine` and `place`: where in our code that thread is now. `longest_s`: the
+    longest step of the engine so far, in seconds.
+    """
 
     running: int | None
     stage: str
-    quiet_s: float
+    mark: float = 0.0
+    in_engine: bool = True
+    place: str = ""
+    longest_s: float = 0.0
     rss_bytes: int = 0
     parked_bytes: int = 0
     parked: int = 0

@@ -41,6 +41,8 @@ from shared.protocol.api import Event, Usage
 _PROGRESS_STEP = 0.01
 #: How long a closing worker may begin to write further conversations.
 SHELVE_SECONDS = 5.0
+#: Texts of an embedding between two signs of progress: many batches of an engine, and seconds of a slow one.
+EMBED_AT_ONCE = 256
 Emit = Callable[[FromWorker], None]
 
 
@@ -73,7 +75,7 @@ class Resident:
         )
 
         def progress(done: int, of: int) -> None:
-            self._activity.seen = time.monotonic()
+            self._activity.step()
             fraction = done / of if of else 1.0
             if fraction - self._told >= _PROGRESS_STEP:
                 self._told = fraction
@@ -166,7 +168,10 @@ class Resident:
         lists = [chat.with_bos(self._engine.tokenize(text, special=False)) for text in job.texts]
         usage = Usage(prefilled=sum(map(len, lists)))
         try:
-            vectors = self._engine.embed(lists)
+            vectors: list[list[float]] = []
+            for start in range(0, len(lists), EMBED_AT_ONCE):
+                vectors += self._engine.embed(lists[start : start + EMBED_AT_ONCE])
+                self._activity.step()
         except Aborted:
             return Done(turn=job.turn, finish_reason="cancelled", usage=Usage(), state_valid=self._engine.valid())
         return Done(turn=job.turn, finish_reason="stop", usage=usage, vectors=vectors)

@@ -208,7 +208,7 @@ class Run:
         began = time.perf_counter()
 
         def progress(done: int, of: int) -> None:
-            self._activity.seen = time.monotonic()
+            self._activity.step()
             self._usage.prefilled = done - reused
             self.stream.say(Prefill(done=done, total=of))
 

@@ -26,6 +26,7 @@ from modeld.engine.contract import AbortFlag, Engine
 from modeld.engine.factory import make_engine
 from modeld.engine.gate import Activity, TurnGate
 from modeld.engine.messages import (
+    SPARE,
     WORKER_PROTOCOL,
     Account,
     AskDevices,
@@ -44,7 +45,7 @@ from modeld.engine.messages import (
     WorkerHello,
 )
 from modeld.engine.outgoing import Outgoing
-from modeld.engine.place import of_error
+from modeld.engine.place import Place, of_error, of_frame
 from modeld.engine.resident import Resident
 from modeld.engine.watchdog import Watchdog, end_with_owner, unread
 from modeld.engine.wire import BadFrame, frame, to_worker_reader
@@ -73,9 +74,11 @@ class Worker:
         self._resident: Resident | None = None
         self._jobs: SimpleQueue[Load | Job | Close] = SimpleQueue()
         self._counts: SimpleQueue[Count | AskDevices] = SimpleQueue()
+        self._engine_thread = threading.get_ident()
 
     def run(self) -> None:
-        """Serve until the process ends; never returns."""
+        """Serve until the process ends, with the engine in this thread; never returns."""
+        self._engine_thread = threading.get_ident()
         self._send(
             WorkerHello(
                 protocol=WORKER_PROTOCOL,
@@ -107,6 +110,7 @@ class Worker:
 
     def _use_spare_time(self, engine: Engine, resident: Resident) -> None:
         self._gate.begin_spare()
+        self._activity.enter(SPARE, None)
         try:
             resident.use_spare_time(lambda: not self._jobs.empty())
         except Exception as error:  # nobody waits for an answer: an engine that is not sound ends its process
@@ -115,6 +119,7 @@ class Worker:
                 _leave(exits.ENGINE_FAULT)
         finally:
             self._gate.end()
+            self._activity.enter("idle", None)
 
     def _leave_in_order(self) -> NoReturn:
         """Keep what is warm, then end. A fault here costs warm conversations and nothing else."""
@@ -155,6 +160,7 @@ class Worker:
 
     def _serve(self, engine: Engine, job: Load | Job) -> None:
         self._gate.start(job.turn)
+        self._activity.enter("beginning", job.turn)
         try:
             answer = self._answer(engine, job)
         except ModeldError as error:
@@ -217,7 +223,16 @@ class Worker:
 
     def _account(self) -> Account:
         activity, engine = self._activity, self._engine
-        account = Account(running=activity.running, stage=activity.stage, quiet_s=activity.quiet())
+        frame = sys._current_frames().get(self._engine_thread)  # noqa: SLF001 - the one way to see another thread
+        place = of_frame(frame) if frame is not None else Place(in_engine=True, name="")
+        account = Account(
+            running=activity.running,
+            stage=activity.stage,
+            mark=activity.seen,
+            in_engine=place.in_engine,
+            place=place.name,
+            longest_s=activity.longest,
+        )
         if engine is not None:
             held = engine.measure()
             account.rss_bytes, account.parked_bytes = held.rss_bytes, held.parked_bytes

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import anyio
 
-from modeld.engine.messages import Done, Embed, Fill, Job, TrimParked, Turn, Warm
+from modeld.engine.messages import SPARE, Done, Embed, Fill, Job, TrimParked, Turn, Warm
 from modeld.logline import fields_line, turn_line
 from modeld.parts import holds_pictures
 from modeld.slot import events as ev
 from modeld.slot.request import bounded
 from modeld.slot.work import Stopped, Work
 from modeld.turn.reaper import EngineTruth, Reaper
+from modeld.turn.stillness import Standing, Stillness
 from shared.errors import EngineFailed, ModeldError, ModelLoadFailed, SlotGenerationStale
 from shared.lease.crashpoint import crash_point
 from shared.protocol import api
@@ -177,22 +178,39 @@ class Operation:
         self._slot.feed(ev.OperationStuck(lease=lease.number, reason="it did not stop in time"))
 
     async def _watch(self, lease: TurnLease, host: WorkerHost) -> None:
-        """The reaper's rounds, as long as this operation runs."""
+        """Rounds while this operation runs: is its lease contradicted, and does its worker get anywhere?"""
         slot = self._slot
         settings = slot.settings
-        reaper = Reaper(settings)
+        reaper, stillness = Reaper(settings), Stillness(settings)
         while lease.open:
             await anyio.sleep(
                 settings.reaper_interval if reaper.suspects(slot.leases, slot.now()) else settings.reaper_silence
             )
             if slot.frozen or not reaper.suspects(slot.leases, slot.now()):
+                stillness.forget()
                 continue
             account = await host.sample()
-            truth = EngineTruth(running=account.running) if account is not None else None
+            standing = None
+            if account is not None:
+                standing = Standing(
+                    mark=account.mark, in_engine=account.in_engine, place=account.place, longest_s=account.longest_s
+                )
+            if (reason := stillness.judge(standing, slot.now())) is not None:
+                self._end_stuck(lease, reason)
+                return
+            spare = account is not None and account.stage == SPARE  # it will come to this work
+            truth = EngineTruth(running=account.running) if account is not None and not spare else None
             for reaped in reaper.reconcile(slot.leases, truth, slot.now()):
                 slot.log(f"reaped {reaped.operation} of {reaped.holder} at {reaped.stage} after {reaped.age_s:.0f} s")
                 slot.records.audit("reaped", reaped.holder, {"operation": reaped.operation, "stage": reaped.stage})
                 slot.feed(ev.OperationStuck(lease=reaped.number, reason="the engine had forgotten it"))
+
+    def _end_stuck(self, lease: TurnLease, reason: str) -> None:
+        """Its worker gets nowhere: that dies, and the queue goes on with a new one."""
+        slot, holder = self._slot, self._work.ticket.client_name
+        slot.log(f"{self._kind} of {holder} is stuck: {reason}; worker killed")
+        slot.records.audit("stuck", holder, {"operation": self._kind, "reason": reason})
+        slot.feed(ev.OperationStuck(lease=lease.number, reason=reason))
 
 
 async def turn(slot: Slot, work: Work, entry: ModelEntry, params: api.TurnParams) -> api.TurnResult:

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from shared.catalog.entry import Facts
+from shared.words import size_text
 
 #: Bytes an element of KV memory takes: (numerator, denominator); quantised types with their scales.
 KV_TYPES: dict[str, tuple[int, int]] = {
@@ -64,7 +65,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """One line for a row."""
-        need, free = _text(self.required_bytes), _text(max(0, self.free_bytes - self.reserve_bytes))
+        need, free = size_text(self.required_bytes), size_text(max(0, self.free_bytes - self.reserve_bytes))
         if self.verdict == "unknown":
             return "size not known yet"
         if self.verdict == "fits":
@@ -187,7 +188,3 @@ def largest_context(facts: Facts, available: int, most: int, kv_type: str = "f16
 
 def _padded(cells: int) -> int:
     return -(-cells // CELL_PAD) * CELL_PAD
-
-
-def _text(size: int) -> str:
-    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"

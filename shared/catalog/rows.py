@@ -11,7 +11,7 @@ from shared.catalog.entry import ModelEntry
 from shared.catalog.servable import refusal, sees, served_by
 from shared.protocol.api import LibraryRow, RowAction, RowState, Status
 from shared.remedy import install_command
-from shared.words import used_by
+from shared.words import START_MODELD, used_by
 
 #: What may be done in each state. "away" is the gap while modeld restarts, "stopped" after a stop and
 #: past the grace, "switch" a model that is not loaded while another one is.
@@ -115,7 +115,7 @@ def missing_reason(name: str, entries: Sequence[ModelEntry], live: Live) -> str:
         return no_engine_text()
     if backend:
         return f"{entry.reasons.get(backend, 'not servable')}; modeld serves {backend}"
-    return "modeld is stopped; start it with `modeld start`" if live.serveable.ever else "modeld has not been started"
+    return f"modeld is stopped; {START_MODELD}" if live.serveable.ever else "modeld has not been started"
 
 
 def _rows(entries: Iterable[ModelEntry], live: Live) -> list[tuple[ModelEntry, LibraryRow]]:

@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
 
+from shared.defects import reporter, sole
 from shared.errors import MessageTooLarge, ModeldError
 from shared.protocol.faults import BadAnswer, InternalFault, InvalidRequest, PeerGone, RequestCancelled, error_from_wire
 from shared.protocol.framing import Framer, Oversized
@@ -33,23 +34,17 @@ from shared.protocol.message import (
     parse,
     salvage,
 )
-from shared.protocol.outbox import Outbox
 from shared.protocol.requests import Call, CancelParams, Pending, cancel_params
+from shared.protocol.stream import ClosedReason, Sender, read_bodies
 
 if TYPE_CHECKING:
     from anyio.abc import ByteStream, TaskGroup
 
     from shared.settings import Settings
 
-#: Why a connection ended: the other side closed it, we did, it broke, or its reader lagged too far.
-ClosedReason = Literal["eof", "closed", "broken", "client_stalled"]
 OnRequest = Callable[[Call], Awaitable[Any]]
 OnNotification = Callable[[Notification], None]
 OnDefect = Callable[[str, BaseException], None]
-
-_READ_BYTES = 256 * 1024
-#: How long the last answers may take to go out after the other side stopped sending.
-FLUSH_SECONDS = 0.5
 
 
 class Peer:
@@ -78,21 +73,15 @@ class Peer:
         self._framer = framer
         self._on_request = on_request
         self._on_notification = on_notification
-        self._on_defect = on_defect or _report_defect
-        self._settings = settings
+        self._on_defect = on_defect or reporter("modeld")
         self._cancel_method = cancel_method
         self._loop = asyncio.get_running_loop()
-        self._outbox = Outbox(
-            settings.stalled_bytes, settings.stalled_seconds, settings.stalled_bytes + settings.message_limit
-        )
+        self._sender = Sender(stream, framer, settings, self.close)
         self._pending = Pending()
         self._running: dict[RequestId, Call] = {}
         self._ahead = 0  # handlers and notifications that were scheduled and have not started
         self._reason: ClosedReason | None = None
         self._reading = anyio.CancelScope()
-        self._writing = anyio.CancelScope()
-        self._wake: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def closed_reason(self) -> ClosedReason | None:
@@ -112,18 +101,17 @@ class Peer:
         """
         try:
             async with anyio.create_task_group() as writer:
-                writer.start_soon(self._write)
+                writer.start_soon(self._sender.run)
                 try:
                     async with anyio.create_task_group() as handlers:
                         await self._read(handlers)
                         await self._end_handlers(handlers)
                 finally:
                     self._end(self._reason or "closed")
-                self._flush()
+                self._sender.finish()
         finally:
             self._end("closed")
-            if self._timer is not None:
-                self._timer.cancel()
+            self._sender.end()
             with anyio.CancelScope(shield=True):
                 await self._stream.aclose()
             self.closed.set()
@@ -133,7 +121,7 @@ class Peer:
         self._conclude(reason)
         self._reading.cancel()
         if reason == "client_stalled":
-            self._writing.cancel()
+            self._sender.abandon()
 
     async def request(
         self,
@@ -189,7 +177,7 @@ class Peer:
         self._require_open()
         future: asyncio.Future[Response | Exception] = self._loop.create_future()
         number = self._pending.open(future)
-        self._outbox.mark(lambda: self._pending.answer(Response(number)))
+        self._sender.mark(lambda: self._pending.answer(Response(number)))
         try:
             outcome = await future
         finally:
@@ -200,17 +188,13 @@ class Peer:
     # --- reading ---------------------------------------------------------------------------------
 
     async def _read(self, handlers: TaskGroup) -> None:
+        def take(body: bytes | Oversized) -> None:
+            self._take(self._understand(body), handlers)
+
         with self._reading:
-            while self._reason is None:
-                try:
-                    data = await self._stream.receive(_READ_BYTES)
-                except anyio.EndOfStream:
-                    self._conclude("eof")
-                except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-                    self._conclude("broken")
-                else:
-                    for body in self._framer.feed(data):
-                        self._take(self._understand(body), handlers)
+            ended = await read_bodies(self._stream, self._framer, take, lambda: self._reason is None)
+            if ended is not None:
+                self._conclude(ended)
 
     def _understand(self, body: bytes | Oversized) -> Message:
         if isinstance(body, Oversized):
@@ -275,7 +259,7 @@ class Peer:
             body = encode_error(call.id, MessageTooLarge(limit=self._framer.limit, size=len(body)))
         self._put(body)
         if self._reason is None:
-            self._outbox.mark(call.answered)
+            self._sender.mark(call.answered)
 
     async def _answer(self, call: Call) -> bytes:
         try:
@@ -283,61 +267,15 @@ class Peer:
         except ModeldError as error:
             return encode_error(call.id, error)
         except Exception as error:  # a defect of one handler must not end the connection
-            sole = _sole(error)
-            if isinstance(sole, ModeldError):
-                return encode_error(call.id, sole)
+            single = sole(error)
+            if isinstance(single, ModeldError):
+                return encode_error(call.id, single)
             self._on_defect(call.method, error)
-            return encode_error(call.id, InternalFault(type=type(sole).__name__))
-
-    # --- writing ---------------------------------------------------------------------------------
+            return encode_error(call.id, InternalFault(type=type(single).__name__))
 
     def _put(self, body: bytes, latest: Hashable = None) -> None:
-        if self._reason not in (None, "eof"):
-            return
-        now = self._loop.time()
-        self._outbox.put(self._framer.frame(body), now, latest)
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
-        if self._outbox.overflowing:
-            self.close("client_stalled")
-        else:
-            self._watch()
-
-    async def _write(self) -> None:
-        with self._writing:
-            try:
-                while True:
-                    if not self._outbox.waiting:
-                        if self._wake is None or self._wake.done():
-                            self._wake = self._loop.create_future()
-                        await self._wake
-                    for chunk in self._outbox.take():
-                        await self._stream.send(chunk)
-                        self._outbox.sent(len(chunk), self._loop.time())
-            except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-                self.close("broken")
-
-    def _watch(self) -> None:
-        """Have one timer look whether the peer stalls. It costs nothing per message.
-
-        Only the timer judges: it runs after the writer had its turn, however long a handler
-        kept the loop while it put things.
-        """
-        at = self._outbox.check_at()
-        if self._timer is not None:
-            if self._timer.when() <= at:
-                return
-            self._timer.cancel()
-        self._timer = self._loop.call_at(at, self._look)
-
-    def _look(self) -> None:
-        self._timer = None
-        if not self._outbox.unsent or self._reason is not None:
-            return
-        if self._outbox.stalled(self._loop.time()):
-            self.close("client_stalled")
-        else:
-            self._watch()
+        if self._reason in (None, "eof"):
+            self._sender.put(body, latest)
 
     # --- ending ----------------------------------------------------------------------------------
 
@@ -352,15 +290,11 @@ class Peer:
     def _conclude(self, reason: ClosedReason) -> None:
         """The first reason stands."""
         self._reason = self._reason or reason
+        self._sender.judge_no_more()
 
     def _end(self, reason: ClosedReason) -> None:
         gone = self._reason = self._reason or reason
         self._pending.fail(lambda: PeerGone(gone))
-
-    def _flush(self) -> None:
-        """Let the writer finish, for a bounded time."""
-        self._outbox.mark(self._writing.cancel)
-        self._writing.deadline = self._loop.time() + FLUSH_SECONDS
 
     def _require_open(self) -> None:
         if self._reason is not None:
@@ -369,16 +303,3 @@ class Peer:
     def _require_fits(self, body: bytes) -> None:
         if len(body) > self._framer.limit:
             raise MessageTooLarge(limit=self._framer.limit, size=len(body))
-
-
-def _sole(error: BaseException) -> BaseException:
-    """The one exception inside nested groups (handlers with task groups raise groups of one)."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
-
-
-def _report_defect(method: str, error: BaseException) -> None:
-    from shared.defect import report  # only for a defect
-
-    report("defect", method, error)

@@ -21,10 +21,10 @@ WORTH = (None, types.DiagnosticSeverity.Error, types.DiagnosticSeverity.Warning)
 KINDS = (types.CodeActionKind.QuickFix, types.CodeActionKind.RefactorRewrite)
 
 
-def actions(window: Window, params: types.CodeActionParams) -> list[types.CodeAction]:
+async def actions(window: Window, params: types.CodeActionParams) -> list[types.CodeAction]:
     """Empty while there is no model to do it."""
     core = window.core_now
-    if core is None or not (core.models.rows or core.models.remotes):
+    if core is None or not (core.models.default or await window.picked()):
         return []
     problems = [problem for problem in params.context.diagnostics if problem.severity in WORTH][:PROBLEMS_MOST]
     found: list[types.CodeAction] = []

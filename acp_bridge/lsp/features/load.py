@@ -37,7 +37,8 @@ async def _load(window: Window, params: wire.LoadParams, work: Work, *, switch: 
     from acp_bridge.session.cancel import TurnCancelled
 
     core = await window.core()
-    found = await core.source.find(lambda: params.model or core.models.default, work.cancel)
+    # nothing is sent by a load: of any remote model it says that it has not to be loaded
+    found = await core.source.find(params.model, "", work.cancel)
     if isinstance(found, RemoteModel):
         raise UnsupportedFeature(f"{found.id} is remote; nothing has to be loaded", feature="load of a remote model")
     if params.remember:

@@ -47,9 +47,11 @@ async def _turn(window: Window, params: wire.TurnParams, work: Work) -> wire.Tur
     from acp_bridge.turn.interfaces import EditorTools
 
     core = await window.core()
-    work.model = await window.model_of(params.model, params.workspace)
+    pick = await window.picked(params.workspace)
+    work.model = params.model or await window.model_of(pick)
     job = Job(
-        wanted=lambda: work.model or core.models.default,
+        pick=pick,
+        named=work.model,
         run=params.conversation or WINDOW_RUN,
         params=_sampling(params),
         conversation=params.conversation,

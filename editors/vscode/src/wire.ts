@@ -139,8 +139,8 @@ export interface ModelsParams {
 /**
  * The picker: `models` in order, never empty of selectable ones while modeld merely restarts.
  *
- * `picked` is this workspace's remembered pick ("" when none), `default` what answers without a pick. When nothing is
- * selectable, `reason` says why.
+ * `picked` is this workspace's remembered pick ("" when none), `default` the local model that answers without one (""
+ * when there is none; never a remote one). When neither answers, `reason` says why and what to do.
  */
 export interface Models {
   models: Model[];
@@ -312,10 +312,11 @@ export interface Sampling {
 /**
  * `modeld/turn`: the whole history in, the next assistant message out. No conversation id is needed.
  *
- * `model` "" means the workspace's pick. `consent` says what happens when another client uses the active model:
- * `ask` sends `modeld/ask`, `always` switches, `never` fails with `model_switch_required`. `overflow` says what
- * happens to a history that does not fit: `refuse` fails with `context_overflow` and its numbers, `trim` leaves out
- * whole exchanges at the head and says so. Without a `partialResultToken` the text is in the result.
+ * `model` "" means the workspace's pick, else the local default. A remote model answers only as the workspace's pick:
+ * another one fails with `remote_not_picked`, whoever named it. `consent` says what happens when another client uses
+ * the active model: `ask` sends `modeld/ask`, `always` switches, `never` fails with `model_switch_required`.
+ * `overflow` says what happens to a history that does not fit: `refuse` fails with `context_overflow` and its numbers,
+ * `trim` leaves out whole exchanges at the head and says so. Without a `partialResultToken` the text is in the result.
  */
 export interface TurnParams {
   messages: Message[];
@@ -651,6 +652,7 @@ export const ERROR_CODES = {
   picture_unusable: -32049,
   protocol_unsupported: -32031,
   queue_full: -32028,
+  remote_not_picked: -32050,
   root_unusable: -32037,
   session_closed: -32020,
   setting_invalid: -32602,

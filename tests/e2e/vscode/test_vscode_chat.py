@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.editor]
 Status = Callable[[], dict[str, Any]]
 
 
+@pytest.mark.core_editor
 def test_a_turn_streams_from_the_model_in_the_native_picker(window: Window, status: Status) -> None:
     window.shot("chat-1-ready")
     window.turn("quince please", "quince11")
@@ -44,6 +45,7 @@ def test_the_participant_answers_with_the_local_model(window: Window, status: St
     assert status()["last_turn"]["usage"]["prefilled"] < 1000, "none of the editor's own instructions"
 
 
+@pytest.mark.core_editor
 def test_stop_frees_the_slot(window: Window, status: Status) -> None:
     window.new_chat()
     window.ask("zeppelin")
@@ -64,6 +66,7 @@ def test_thoughts_are_kept_out_of_the_answer(window: Window, status: Status) -> 
     assert "muse3" not in window.answer(), "this editor takes thoughts from its own extensions alone"
 
 
+@pytest.mark.core_editor
 def test_the_picker_keeps_its_entries_and_the_pick_while_modeld_restarts(scripted: Home, window: Window) -> None:
     window.new_chat()
     before = window.offered("alpha", "beta")

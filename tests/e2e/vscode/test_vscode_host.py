@@ -49,6 +49,7 @@ def host(scripted: Home, results: Path) -> Iterator[Editor]:
         served.stop()
 
 
+@pytest.mark.core_editor
 def test_the_models_as_other_extensions_use_them(
     scripted: Home, host: Editor, results: Path, browser: Any, status: Callable[[], dict[str, Any]]
 ) -> None:

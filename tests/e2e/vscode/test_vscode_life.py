@@ -26,6 +26,7 @@ def _only_bridge(window: Window, *gone: psutil.Process) -> psutil.Process:
     return found
 
 
+@pytest.mark.core_editor
 def test_a_killed_bridge_comes_back_silently(window: Window) -> None:
     old = _only_bridge(window)
     old.kill()
@@ -49,6 +50,7 @@ def test_a_killed_daemon_is_said_and_the_next_one_answers(scripted: Home, window
     _only_bridge(window)
 
 
+@pytest.mark.core_editor
 def test_a_second_window_asks_before_it_takes_the_model(
     editor: Editor, window: Window, status: Status, open_window: Callable[..., Window]
 ) -> None:

@@ -40,6 +40,7 @@ def test_the_picker_groups_models_and_shows_what_may_be_done(scripted: Home, win
     window.until(lambda: window.panel.locator("#model").inner_text() == "beta", "the chip shows the pick")
 
 
+@pytest.mark.core_editor
 def test_the_name_of_a_file_is_neither_a_link_nor_an_icon(scripted: Home, window: Window) -> None:
     broken = Path(scripted.root) / "models" / "[Fix it](command:workbench.action.terminal.new) $(alert).gguf"
     broken.write_bytes(b"GGUF" + bytes(60))
@@ -61,6 +62,7 @@ def test_the_name_of_a_file_is_neither_a_link_nor_an_icon(scripted: Home, window
         window.page.keyboard.press("Escape")
 
 
+@pytest.mark.core_editor
 def test_the_panel_streams_markdown_without_an_account(window: Window, status: Status) -> None:
     window.pick("beta")
     answer = window.ask_panel("marzipan")
@@ -113,6 +115,7 @@ def test_a_load_shows_its_progress_and_can_be_cancelled(scripted: Home, window: 
     window.until(lambda: "quince11" in window.panel.locator("article").last.inner_text(), "the next load works")
 
 
+@pytest.mark.core_editor
 def test_code_of_an_answer_is_applied_as_a_change_that_is_seen_first(window: Window, editor: Editor) -> None:
     window.open_file("demo.py")
     window.page.keyboard.press("Control+Home")

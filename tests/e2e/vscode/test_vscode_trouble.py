@@ -81,6 +81,7 @@ def test_a_repaired_setting_is_taken_up_at_an_odd_path(editor: Editor, window: W
     window.shot("trouble-repaired")
 
 
+@pytest.mark.core_editor
 def test_a_modeld_that_was_never_started_is_told_with_the_way_to_start_it(
     editor: Editor, window: Window, another: Home
 ) -> None:

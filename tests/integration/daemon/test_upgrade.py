@@ -13,7 +13,6 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from modeld.cli.takeover import is_older
 from modeld_process import ENDLESS, Modeld, eventually, write_models, write_script
 from shared.errors import NotOwner
 from shared.lease.reader import survey
@@ -21,6 +20,7 @@ from shared.paths import DataRoot
 from shared.protocol import api
 from shared.protocol.faults import PeerGone
 from shared.version import __version__
+from shared.version_order import is_older
 from versions import OtherVersion
 
 pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(90)]

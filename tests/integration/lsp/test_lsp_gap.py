@@ -235,6 +235,7 @@ async def test_remote_models_answer_without_any_daemon(bench: Bench) -> None:
         assert core is not None
         core.models.remotes = (RemoteModel(id="cloud/big", name="big", provider="cloud", context=100),)
         core.providers._clients["cloud"] = Cloud()  # type: ignore[assignment]
+        await editor.request("modeld/pick", {"model": "cloud/big"})
         turn = editor.turn("cloud/big")
         assert (await turn.end())["finishReason"] == "stop"
         assert turn.text == "from cloud/big"

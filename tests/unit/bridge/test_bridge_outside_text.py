@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from acp_bridge.acp.editor import labelled
+from acp_bridge.acp.errors import shown
 from acp_bridge.acp.methods.session_list import _info
 from acp_bridge.acp.options import config_options
 from acp_bridge.acp.updates import Updates
@@ -18,6 +19,7 @@ from acp_bridge.session.events import Card, PlanSet, Remark, Saved, TextItem, Ti
 from acp_bridge.session.export import markdown
 from acp_bridge.session.state import Conversation
 from hostile import HOSTILE, markup, raw
+from shared.errors import ModelNotFound
 from shared.shown import TITLE_MOST
 
 pytestmark = pytest.mark.unit
@@ -72,6 +74,16 @@ def test_a_remark_a_plan_and_the_title_of_a_conversation(kind: str) -> None:
     assert "\n" not in titled["title"]
     listed = wire(_info(Listed(id="i", cwd="/w", roots=[], title=text, updated=0.0)))
     assert raw(listed["title"]) == []
+
+
+@KINDS
+def test_an_error_is_told_without_links(kind: str) -> None:
+    error = ModelNotFound(requested=HOSTILE[kind], near=[])
+    told = shown(error).to_wire()
+    assert is_plain(told["message"])
+    assert "\n" not in told["message"]
+    assert told["data"]["requested"] == HOSTILE[kind], "a field is the value itself"
+    assert shown(error).message == shown(error).message, "telling it twice is telling the same"
 
 
 @KINDS

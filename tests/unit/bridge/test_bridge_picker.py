@@ -7,10 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_bridge.models import FILES_CHECK_S
-from acp_bridge.picker import NOTHING, Picker, RemoteModel, build_picker, describe, short_name
+from acp_bridge.picker import (
+    NOTHING,
+    Picker,
+    RemoteModel,
+    build_picker,
+    current_model,
+    describe,
+    is_remote,
+    short_name,
+)
 from acp_bridge.resolve import HealDebounce, checked_pick, resolve, resolve_healed
 from shared.catalog.library import MAX_AGE
-from shared.errors import ModelNotFound, NoAvailableModel, NoSatisfactoryModel
+from shared.catalog.names import base_name
+from shared.errors import ModelNotFound, NoAvailableModel, NoSatisfactoryModel, RemoteNotPicked
 from shared.protocol.api import LibraryRow, RowState
 
 pytestmark = pytest.mark.unit
@@ -31,6 +41,29 @@ def row(name: str, state: RowState = "not loaded", **more: object) -> LibraryRow
 
 REMOTE = RemoteModel(id="vllm/big", name="big", provider="vllm")
 NAMES = st.lists(st.sampled_from("abcdef"), unique=True)
+
+
+@pytest.mark.parametrize("stem", ["lab/big", "lab\\big", "lab／big", "/", "a//b", "Lab/Big.Q4_K_M"])
+def test_no_local_name_reads_as_a_remote_one(stem: str) -> None:
+    assert not is_remote(base_name(stem))
+    assert is_remote(REMOTE.id)
+
+
+@given(NAMES, st.sampled_from(["", "a", "q", "vllm/big"]))
+def test_a_remote_model_is_never_current_without_a_pick(names: list[str], default: str) -> None:
+    picker = build_picker([row(name) for name in names], [REMOTE], "", default, "modeld stopped")
+    assert picker.current == (default if default in names else NOTHING)
+    assert not is_remote(current_model("", default))
+    assert build_picker([row(name) for name in names], [REMOTE], REMOTE.id, default, "").current == REMOTE.id
+
+
+def test_where_nothing_answers_a_row_of_its_own_comes_first_and_names_the_ways_out() -> None:
+    picker = build_picker([], [REMOTE], "", "", "modeld stopped; start it with `modeld start`")
+    first = picker.groups[0].choices[0]
+    assert picker.current == first.value == NOTHING
+    assert first.name.startswith("No model: modeld stopped")
+    assert first.description == "modeld stopped; start it with `modeld start`, or pick a remote model"
+    assert picker.values() == [REMOTE.id], "it can be picked, and nothing else was"
 
 
 @given(NAMES, st.sampled_from(["", "a", "z"]), st.sampled_from(["", "a", "q"]), st.booleans())
@@ -58,7 +91,7 @@ def test_the_gap_changes_descriptions_alone(names: list[str], pick: str, active:
 
 
 def test_the_groups_are_active_installed_and_remote() -> None:
-    picker = build_picker([row("a"), row("b", "loaded"), row("c")], [REMOTE], "", "", "", "b")
+    picker = build_picker([row("a"), row("b", "loaded"), row("c")], [REMOTE], "", "a", "", "b")
     assert [(group.id, group.name, [choice.value for choice in group.choices]) for group in picker.groups] == [
         ("active", "Active", ["b"]),
         ("installed", "Installed", ["a", "c"]),
@@ -67,9 +100,9 @@ def test_the_groups_are_active_installed_and_remote() -> None:
 
 
 def test_an_active_model_that_is_not_advertised_makes_no_group() -> None:
-    assert [group.id for group in build_picker([row("a")], [], "", "", "", "z").groups] == ["installed"]
+    assert [group.id for group in build_picker([row("a")], [], "", "a", "", "z").groups] == ["installed"]
     embedder = row("e", embedding_only=True)
-    assert [group.id for group in build_picker([row("a"), embedder], [], "", "", "", "e").groups] == ["installed"]
+    assert [group.id for group in build_picker([row("a"), embedder], [], "", "a", "", "e").groups] == ["installed"]
 
 
 def test_a_lost_pick_stays_with_its_reason() -> None:
@@ -100,14 +133,20 @@ def test_names_fit_the_button() -> None:
 
 def test_resolving_is_strict() -> None:
     rows = [row("a"), row("b", "rejected", reason="bad tensors")]
-    assert resolve("a", rows, [], "") is rows[0]
-    assert resolve("vllm/big", rows, [REMOTE], "") is REMOTE
+    assert resolve("a", "", rows, [], "") is rows[0]
+    assert resolve("vllm/big", "vllm/big", rows, [REMOTE], "") is REMOTE
     with pytest.raises(NoSatisfactoryModel, match="bad tensors"):
-        resolve("b", rows, [], "")
+        resolve("b", "b", rows, [], "")
     with pytest.raises(NoSatisfactoryModel, match="not in the library"):
-        resolve("c", rows, [], "")
+        resolve("c", "c", rows, [], "")
     with pytest.raises(NoAvailableModel, match="stopped"):
-        resolve(NOTHING, [], [], "modeld is stopped")
+        resolve(NOTHING, "", [], [], "modeld is stopped")
+
+
+@pytest.mark.parametrize("pick", ["", "a", "vllm/small", NOTHING])
+def test_a_remote_model_that_is_named_and_not_picked_is_refused_with_the_remedy(pick: str) -> None:
+    with pytest.raises(RemoteNotPicked, match="pick it in the model picker"):
+        resolve("vllm/big", pick, [row("a")], [REMOTE], "")
 
 
 def test_a_wrong_pick_names_what_is_near() -> None:
@@ -131,10 +170,10 @@ async def test_a_miss_heals_once() -> None:
         healed += 1
         rows.append(row("a"))
 
-    assert (await resolve_healed(lambda: resolve("a", rows, [], ""), reconcile)).name == "a"
+    assert (await resolve_healed(lambda: resolve("a", "", rows, [], ""), reconcile)).name == "a"
     assert healed == 1
     with pytest.raises(NoSatisfactoryModel):
-        await resolve_healed(lambda: resolve("b", rows, [], ""), reconcile)
+        await resolve_healed(lambda: resolve("b", "", rows, [], ""), reconcile)
     assert healed == 2
 
 

@@ -31,7 +31,7 @@ class Host:
 
     async def sample(self) -> Account | None:
         self.asked += 1
-        return None if self.asked <= self.missed else Account(running=None, stage="idle", quiet_s=0.0, rss_bytes=7)
+        return None if self.asked <= self.missed else Account(running=None, stage="idle", rss_bytes=7)
 
 
 async def test_a_sample_that_comes_late_is_asked_for_again() -> None:

@@ -61,6 +61,11 @@ function overflow(message: string, data: Record<string, unknown>): string {
   );
 }
 
+/** Our picker is offered beside these kinds: nothing answers until something is picked. */
+export function pickable(kind: string): boolean {
+  return kind === 'remote_not_picked' || kind === 'no_available_model' || kind === 'no_satisfactory_model';
+}
+
 /** What starts a stopped daemon is offered beside these kinds. */
 export function startable(kind: string): boolean {
   return kind === 'daemon_not_running' || kind === 'daemon_stale';

@@ -228,7 +228,8 @@ export class ChatPanel implements vscode.WebviewViewProvider, vscode.Disposable 
   private chip(): Chip {
     const model = this.library.held.current;
     if (model === undefined) {
-      return { name: 'No model', detail: this.bridge.trouble?.text ?? 'No local model is known yet', ready: false };
+      const { name, reason } = this.library.held.explanation;
+      return { name, detail: this.bridge.trouble?.text ?? reason, ready: false };
     }
     return { name: model.name, detail: model.detail, ready: model.selectable };
   }

@@ -1,7 +1,7 @@
 /** The participant `@local` of the editor's chat view. */
 import * as vscode from 'vscode';
 import type { Bridge } from '../bridge/bridge.ts';
-import { failureOf, startable } from '../bridge/failures.ts';
+import { failureOf, pickable, startable } from '../bridge/failures.ts';
 import type { Library } from '../models/library.ts';
 import { Pacer, realTiming } from '../models/pacing.ts';
 import { VENDOR } from '../models/provider.ts';
@@ -65,6 +65,8 @@ async function answer(
     }
     if (startable(failure.kind)) {
       stream.button({ command: 'modeld.start', title: 'Start modeld' });
+    } else if (pickable(failure.kind)) {
+      stream.button({ command: 'modeld.pickModel', title: 'Choose Model' });
     }
     return { errorDetails: { message: inMarkdown(failure.message) } };
   }

@@ -1,7 +1,7 @@
 /** An error of a command, shown once with its way out. */
 import * as vscode from 'vscode';
 import { complain } from '../messages.ts';
-import { startable, type Failure } from '../bridge/failures.ts';
+import { pickable, startable, type Failure } from '../bridge/failures.ts';
 
 /** Returns when the user has seen it; a cancel is no news. */
 export async function report(failure: Failure): Promise<void> {
@@ -22,7 +22,7 @@ function remedyOf(failure: Failure): { label: string; command: string } | undefi
   if (failure.kind === 'connection') {
     return { label: 'Repair…', command: 'modeld.repair' };
   }
-  if (failure.kind === 'insufficient_memory' || failure.kind === 'context_overflow') {
+  if (pickable(failure.kind) || failure.kind === 'insufficient_memory' || failure.kind === 'context_overflow') {
     return { label: 'Choose Model…', command: 'modeld.pickModel' };
   }
   return undefined;

@@ -4,7 +4,7 @@
  */
 import type { Model, Models } from '../wire.ts';
 
-/** Shown when there is no model at all; never answers. */
+/** The row that stands while nothing answers; never a model. */
 export const NOTHING = 'none';
 
 /** How long the last list stands after the bridge went away, in milliseconds. */
@@ -14,6 +14,8 @@ export const GRACE_MS = 60_000;
 export interface Kept {
   models: Model[];
   picked: string;
+  /** The local model that answers without a pick. */
+  fallback?: string;
 }
 
 /** The last good list and what has become of its source since. */
@@ -28,12 +30,13 @@ export class HeldModels {
   constructor(kept: Kept | undefined, state: string) {
     this.models = (kept?.models ?? []).map((model) => resting(model, state));
     this.pick = kept?.picked ?? '';
+    this.fallback = kept?.fallback ?? '';
   }
 
   /** The bridge told the list. */
   learn(told: Models): void {
-    // A bridge that has not yet looked knows less than what is held.
-    if (!told.complete && told.models.length === 0 && this.models.length > 0) {
+    // A bridge that has not yet looked knows less than what is held; remote models need no look.
+    if (!told.complete && told.models.every((model) => model.group === 'remote') && this.models.length > 0) {
       return;
     }
     this.seen = true;
@@ -57,15 +60,25 @@ export class HeldModels {
     this.seen = true;
   }
 
-  /** What the picker shows: what can be picked and the remembered pick, else one entry that explains. */
+  /** What the picker shows: what can be picked and the remembered pick; first, while nothing answers, why. */
   get listed(): Model[] {
     const rows = this.models.filter((model) => (model.selectable || model.id === this.pick) && !model.embeddingOnly);
-    return rows.length === 0 && this.seen ? [explanation(this.reason)] : rows;
+    return this.current === undefined && this.seen ? [this.explanation, ...rows] : rows;
   }
 
-  /** Every row, also those that cannot be picked. */
+  /** The row that says why nothing answers. */
+  get explanation(): Model {
+    return explanation(this.reason);
+  }
+
+  /** Every row, also those that cannot be picked; first, while nothing answers, why. */
   get all(): readonly Model[] {
-    return this.models;
+    return this.current === undefined && this.seen ? [this.explanation, ...this.models] : this.models;
+  }
+
+  /** The row that is marked: the pick, or the one that says why nothing answers. */
+  get marked(): string {
+    return this.pick || (this.current === undefined ? NOTHING : '');
   }
 
   get picked(): string {
@@ -77,13 +90,17 @@ export class HeldModels {
     this.pick = id;
   }
 
-  /** The model that answers in this workspace: the pick, else what would answer without one. */
+  /** The model that answers in this workspace: the pick, else the local default; a remote one is only ever picked. */
   get current(): Model | undefined {
-    return this.find(this.pick) ?? this.find(this.fallback) ?? this.models.find((model) => model.selectable);
+    if (this.pick) {
+      return this.find(this.pick);
+    }
+    const fallback = this.find(this.fallback);
+    return fallback?.group === 'remote' ? undefined : fallback; // a bridge of an older version names one
   }
 
   get kept(): Kept {
-    return { models: this.models, picked: this.pick };
+    return { models: this.models, picked: this.pick, fallback: this.fallback };
   }
 
   find(id: string): Model | undefined {
@@ -98,12 +115,12 @@ function resting(model: Model, state: string): Model {
 function explanation(reason: string): Model {
   return {
     id: NOTHING,
-    name: 'No local models',
+    name: 'No model',
     group: 'unavailable',
     state: 'not available',
     detail: reason || 'the library is empty',
     selectable: false,
-    reason: reason || 'the library is empty; fetch a model first',
+    reason: reason || 'the library is empty; fetch a model, or pick a remote one',
     actions: [],
     provider: '',
     backend: '',

@@ -1,7 +1,7 @@
 /** The local models in the editor's own picker and chat. */
 import * as vscode from 'vscode';
 import type { Bridge } from '../bridge/bridge.ts';
-import { Failure, failureOf, startable } from '../bridge/failures.ts';
+import { Failure, failureOf, pickable, startable } from '../bridge/failures.ts';
 import { report } from '../commands/report.ts';
 import type { Model, TurnEvent, TurnParams } from '../wire.ts';
 import { TokenCounts } from './counts.ts';
@@ -10,6 +10,7 @@ import { decoration, information } from './information.ts';
 import type { Library } from './library.ts';
 import { messagesFrom, textOf, toolsFrom } from './messages.ts';
 import { Later, Pacer, realTiming } from './pacing.ts';
+import { unusable } from '../picker/rows.ts';
 
 type Progress = vscode.Progress<vscode.LanguageModelResponsePart>;
 
@@ -57,7 +58,7 @@ export class ModelProvider implements vscode.LanguageModelChatProvider {
     token: vscode.CancellationToken,
   ): Promise<void> {
     if (model.id === NOTHING) {
-      throw new Failure(this.library.held.listed[0]?.reason ?? 'There is no local model.', 'no_available_model');
+      throw new Failure(unusable(this.library.held.explanation), 'no_available_model');
     }
     const params: TurnParams = {
       model: model.id,
@@ -101,7 +102,7 @@ export class ModelProvider implements vscode.LanguageModelChatProvider {
       if (failure.kind === 'cancelled' || token.isCancellationRequested) {
         throw new vscode.CancellationError();
       }
-      if (startable(failure.kind)) {
+      if (startable(failure.kind) || pickable(failure.kind)) {
         void report(failure); // the chat shows the sentence, and has no place for the button
       }
       throw failure;

@@ -7,7 +7,7 @@ import { report } from '../commands/report.ts';
 import { confirm, explain, inform } from '../messages.ts';
 import { settings } from '../settings.ts';
 import type { Model, Status } from '../wire.ts';
-import { arithmetic, pickerRows, switchQuestion, type Row, type RowButton } from './rows.ts';
+import { arithmetic, pickerRows, switchQuestion, unusable, type Row, type RowButton } from './rows.ts';
 
 interface Item extends vscode.QuickPickItem {
   row?: Row;
@@ -63,11 +63,10 @@ export class ModelPicker {
     const { held } = this.library;
     const chosen = picker.activeItems[0]?.row;
     const inline = settings().inlineEnabled;
-    const models = held.all.length > 0 ? held.all : held.listed;
-    const rows = pickerRows(models, held.picked, this.status(), this.bridge.trouble, inline);
+    const rows = pickerRows(held.all, held.marked, this.status(), this.bridge.trouble, inline);
     picker.keepScrollPosition = true;
     picker.items = rows.map(itemOf);
-    const again = picker.items.find((item) => sameRow(item.row, chosen) || (!chosen && isPick(item.row, held.picked)));
+    const again = picker.items.find((item) => sameRow(item.row, chosen) || (!chosen && isPick(item.row, held.marked)));
     if (again !== undefined) {
       picker.activeItems = [again];
     }
@@ -91,8 +90,7 @@ export class ModelPicker {
       picker.hide();
       await this.attempt(() => this.library.pick(row.model.id));
     } else if (row?.kind === 'model') {
-      const reason = row.model.reason || row.model.detail;
-      await inform(`${row.model.name} cannot be used: ${reason}.`);
+      await inform(unusable(row.model));
     }
   }
 

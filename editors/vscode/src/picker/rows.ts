@@ -1,6 +1,7 @@
 /** What our own picker shows, and what each row may do. Pure. */
 import type { Action, Description, Group, Model, Status } from '../wire.ts';
 import type { Trouble } from '../bridge/state.ts';
+import { NOTHING } from '../models/held.ts';
 import { plain, plainAll } from '../plain.ts';
 import { count, size } from '../text.ts';
 
@@ -33,15 +34,22 @@ export function pickerRows(
   trouble: Trouble | undefined,
   inline: boolean,
 ): Row[] {
-  const rows: Row[] = [];
+  const nothing = models.filter((model) => model.id === NOTHING);
+  const rows: Row[] = nothing.map((model) => modelRow(model, picked === NOTHING, ''));
   for (const group of ORDER) {
-    const members = models.filter((model) => model.group === group);
+    const members = models.filter((model) => model.group === group && model.id !== NOTHING);
     if (members.length > 0) {
       rows.push({ kind: 'heading', label: HEADINGS[group] });
       rows.push(...members.map((model) => modelRow(model, model.id === picked, status?.model ?? '')));
     }
   }
   return [...rows, { kind: 'heading', label: 'modeld' }, ...commandRows(status, trouble, inline)];
+}
+
+/** Said when a row is chosen that cannot answer. */
+export function unusable(model: Model): string {
+  const reason = model.reason || model.detail;
+  return model.id === NOTHING ? `No model answers here: ${reason}.` : `${model.name} cannot be used: ${reason}.`;
 }
 
 function modelRow(model: Model, picked: boolean, active: string): Row {

@@ -1,4 +1,5 @@
 /** One question and its answer on the page. */
+import { pickable, startable } from '../bridge/failures.ts';
 import type { Turn } from '../chat/conversation.ts';
 import type { FromPanel } from '../chat/protocol.ts';
 import { Answer, button } from './answer.ts';
@@ -83,10 +84,12 @@ export class TurnView {
     numbers.title = (turn.remarks ?? []).join('\n');
     row.append(numbers);
     const kind = turn.error?.kind ?? '';
-    if (kind === 'daemon_not_running' || kind === 'daemon_stale') {
+    if (startable(kind)) {
       row.append(button('Start modeld', 'Start modeld', () => this.post({ type: 'remedy', command: 'modeld.start' })));
     } else if (kind === 'connection') {
       row.append(button('Repair', 'What to do', () => this.post({ type: 'remedy', command: 'modeld.repair' })));
+    } else if (pickable(kind)) {
+      row.append(button('Choose model', 'Pick what answers', () => this.post({ type: 'remedy', command: 'modeld.pickModel' })));
     }
     row.append(button('Retry', 'Ask again', () => this.post({ type: 'retry', id: turn.id })));
     return [...parts, row];

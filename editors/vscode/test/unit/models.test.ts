@@ -53,8 +53,11 @@ export function model(fields: Partial<Model> = {}): Model {
 }
 
 function told(models: Model[], fields: Partial<Models> = {}): Models {
-  return { models, picked: '', default: '', reason: '', complete: true, ...fields };
+  const local = models.find((one) => one.selectable && one.group !== 'remote');
+  return { models, picked: '', default: local?.id ?? '', reason: '', complete: true, ...fields };
 }
+
+const remote = (id: string): Model => model({ id, group: 'remote', state: 'remote', provider: 'lab', actions: ['use'] });
 
 const identity = (models: readonly Model[]): unknown => models.map(({ id, name }) => [id, name]);
 
@@ -69,7 +72,7 @@ test('the list neither empties nor moves while the bridge is away', () => {
 
 test('remote models keep their state when the bridge is away', () => {
   const held = new HeldModels(undefined, 'waiting');
-  held.learn(told([model({ group: 'remote', state: 'remote', detail: 'remote, vllm' })]));
+  held.learn(told([model({ group: 'remote', state: 'remote', detail: 'remote, vllm' })], { picked: 'qwen' }));
   held.away('waiting');
   assert.equal(held.listed[0]?.detail, 'remote, vllm');
 });
@@ -86,7 +89,43 @@ test('a bridge that has not looked yet does not empty the list', () => {
   const held = new HeldModels(undefined, 'waiting');
   held.learn(told([model()]));
   held.learn(told([], { complete: false }));
-  assert.equal(held.listed.length, 1);
+  held.learn(told([remote('lab/big')], { complete: false }));
+  assert.deepEqual(held.listed.map((row) => row.id), ['qwen']);
+});
+
+test('a remote model answers only where it was picked, whatever becomes of the local ones', () => {
+  const held = new HeldModels(undefined, 'waiting');
+  const answers = (): string | undefined => held.current?.id;
+  const reason = 'modeld stopped; start it with `modeld start`, or pick a remote model';
+  held.learn(told([model(), remote('lab/big')]));
+  assert.equal(answers(), 'qwen');
+  held.learn(told([model({ selectable: false }), remote('lab/big')], { reason }));
+  assert.equal(answers(), undefined);
+  assert.equal(held.marked, NOTHING);
+  assert.deepEqual(held.listed.map((row) => [row.id, row.reason]), [[NOTHING, reason], ['lab/big', '']]);
+  const reloaded = new HeldModels(JSON.parse(JSON.stringify(held.kept)), 'waiting');
+  assert.equal(reloaded.current, undefined, 'nor in a window that was reloaded');
+  held.learn(told([remote('lab/big')], { default: 'lab/big' }));
+  assert.equal(answers(), undefined, 'nor as the default of an older bridge');
+  held.expire('the bridge does not run');
+  assert.equal(answers(), undefined);
+  held.learn(told([remote('lab/big')], { picked: 'lab/big' }));
+  assert.equal(answers(), 'lab/big');
+  assert.deepEqual(held.listed.map((row) => row.id), ['lab/big']);
+});
+
+test('a pick that nobody lists is nothing else', () => {
+  const held = new HeldModels(undefined, 'waiting');
+  held.learn(told([model(), remote('lab/big')]));
+  held.picked = 'lab/gone';
+  assert.equal(held.current, undefined);
+});
+
+test('a window that was reloaded knows what answers without a pick', () => {
+  const first = new HeldModels(undefined, 'waiting');
+  first.learn(told([model(), remote('lab/big')]));
+  const second = new HeldModels(JSON.parse(JSON.stringify(first.kept)), 'waiting');
+  assert.equal(second.current?.id, 'qwen');
 });
 
 test('past the grace the pick stays with its reason, and without a pick one entry explains', () => {
@@ -112,7 +151,7 @@ test('models that cannot be picked and embedding models stay out of the picker',
   assert.deepEqual(held.listed.map((row) => row.id), ['qwen']);
 });
 
-test('the pick answers, else the default, else what can be picked', () => {
+test('the pick answers, else the default', () => {
   const held = new HeldModels(undefined, 'waiting');
   held.learn(told([model({ id: 'a' }), model({ id: 'b' }), model({ id: 'c' })], { picked: 'c', default: 'b' }));
   assert.equal(held.current?.id, 'c');

@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Description, Model, Status } from '../../src/wire.ts';
-import { arithmetic, pickerRows, switchQuestion, type Row } from '../../src/picker/rows.ts';
+import { HeldModels, NOTHING } from '../../src/models/held.ts';
+import { arithmetic, pickerRows, switchQuestion, unusable, type Row } from '../../src/picker/rows.ts';
 import { shown } from '../../src/status/text.ts';
 import { model } from './models.test.ts';
 
@@ -52,6 +53,17 @@ test('the pick is marked, also in a row that is not loaded', () => {
   const all = rows([model({ id: 'qwen' }), model({ id: 'other' })]);
   assert.match(rowOf(all, 'qwen').label, /\$\(check\)/);
   assert.doesNotMatch(rowOf(all, 'other').label, /\$\(check\)/);
+});
+
+test('while nothing answers a row of its own is marked, and no model', () => {
+  const held = new HeldModels(undefined, 'waiting');
+  const remote = model({ id: 'vllm/x', group: 'remote', state: 'remote', actions: [] });
+  held.learn({ models: [remote], picked: '', default: '', reason: 'modeld stopped; start it', complete: true });
+  const all = pickerRows(held.all, held.marked, status(), undefined, false);
+  assert.equal(all[0]?.kind === 'model' && all[0].model.id, NOTHING);
+  assert.match(rowOf(all, NOTHING).label, /\$\(check\) No model/);
+  assert.doesNotMatch(rowOf(all, 'vllm/x').label, /check/);
+  assert.equal(unusable(rowOf(all, NOTHING).model), 'No model answers here: modeld stopped; start it.');
 });
 
 test('each action of a row is a button, and a switch names what it unloads', () => {
