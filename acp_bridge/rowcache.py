@@ -12,6 +12,7 @@ import msgspec
 
 from shared import private
 from shared.catalog.entry import ModelEntry
+from shared.nesting import decode_json
 from shared.protocol.api import SlotStateName, Status
 
 #: While the slot is in one of these, what is active is about to change, or modeld is about to go.
@@ -57,7 +58,7 @@ class RowCache:
         """What any bridge saw last; empty when there is nothing to be had."""
         try:
             data = self._path.read_bytes()
-            remembered = msgspec.json.decode(data, type=Remembered)
+            remembered = decode_json(data, Remembered)
         except (OSError, msgspec.DecodeError):
             return Remembered()
         self._written = data

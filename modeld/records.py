@@ -11,6 +11,7 @@ import msgspec
 
 from modeld.memory.policy import Arithmetic, Footprint
 from shared.errors import ModeldError, NotOwner
+from shared.nesting import decode_json
 from shared.protocol.api import LoadConfig
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class StoreRecords:
         """See Records."""
         try:
             text = await self._store.hint(_ARITHMETIC_PREFIX + key)
-            return msgspec.json.decode(text, type=Arithmetic) if text else None
+            return decode_json(text, Arithmetic) if text else None
         except (ModeldError, msgspec.DecodeError):
             return None
 
@@ -102,7 +103,7 @@ class StoreRecords:
         if model not in self._configs:
             try:
                 text = await self._store.hint(_CONFIG_PREFIX + model)
-                self._configs[model] = msgspec.json.decode(text, type=LoadConfig) if text else LoadConfig()
+                self._configs[model] = decode_json(text, LoadConfig) if text else LoadConfig()
             except (ModeldError, msgspec.DecodeError):
                 return LoadConfig()
         return self._configs[model]

@@ -34,11 +34,14 @@ def too_deep(value: object, limit: int = DEEPEST) -> bool:
 
 
 def decode_json(data: bytes | str, kind: type[T]) -> T:
-    """As `msgspec.json.decode`, with a DecodeError also for what nests too deeply to be read."""
+    """As `msgspec.json.decode`, with a DecodeError also for what nests more than `DEEPEST` levels deep."""
     try:
-        return msgspec.json.decode(data, type=kind)
+        value = msgspec.json.decode(data, type=kind)
     except RecursionError as error:
         raise msgspec.DecodeError(TOO_DEEP) from error
+    if too_deep(value):
+        raise msgspec.DecodeError(TOO_DEEP)
+    return value
 
 
 def loads_json(text: str) -> Any:

@@ -170,7 +170,7 @@ def _from_file(file: Path | None) -> dict[str, Any]:
 
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise SettingInvalid(name="*", source=str(file), reason=str(error)) from error
     return {key: value for key, value in content.items() if not isinstance(value, dict)}
 

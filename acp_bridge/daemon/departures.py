@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from shared import private
+from shared.nesting import decode_json
 
 FILE_NAME = "bridge.gone"
 
@@ -38,7 +39,7 @@ class Departures:
 
     def _read(self) -> dict[str, float]:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, float])
+            return decode_json(self._path.read_bytes(), dict[str, float])
         except (OSError, msgspec.DecodeError):
             return {}
 

@@ -24,6 +24,7 @@ from pygls.protocol.language_server import lsp_method
 from shared.defects import sole
 from shared.errors import MessageTooLarge, ModeldError
 from shared.protocol.faults import (
+    BadAnswer,
     InternalFault,
     InvalidParams,
     InvalidRequest,
@@ -39,6 +40,7 @@ from shared.protocol.message import (
     Request,
     RequestId,
     Response,
+    decode_params,
     encode_error,
     encode_notification,
     encode_request,
@@ -174,7 +176,10 @@ class FaceProtocol(LanguageServerProtocol):
         if response.error is not None:
             future.set_exception(error_from_wire(response.error))
         else:
-            future.set_result(msgspec.json.decode(response.raw))
+            try:
+                future.set_result(msgspec.json.decode(response.raw))
+            except (msgspec.DecodeError, RecursionError) as error:
+                future.set_exception(BadAnswer("the editor's", str(error)))
 
     def _params(self, method: str, raw: msgspec.Raw) -> Any:
         """Params of LSP's own methods as pygls wants them, of all others raw. Raises InvalidParams."""
@@ -182,7 +187,7 @@ class FaceProtocol(LanguageServerProtocol):
         if kind is None:
             return raw
         message: dict[str, Any] = {"jsonrpc": self.VERSION, "id": 0, "method": method}
-        message["params"] = msgspec.json.decode(raw)
+        message["params"] = decode_params(raw, object)
         try:
             return self._converter.structure(message, kind).params
         except Exception as error:  # cattrs raises groups of many kinds; their texts may hold a document

@@ -11,6 +11,7 @@ import anyio
 from acp_bridge.session.events import TextItem
 from acp_bridge.session.face import ToolFailed
 from acp_bridge.tools.base import Outcome, Plan, ShowItems
+from shared.nesting import too_deep
 
 if TYPE_CHECKING:
     from acp_bridge.mcp.asking import Asking
@@ -36,7 +37,9 @@ class McpTool:
         self._shown = clean(tool.name)
         self.name = PLAIN.sub("_", f"{server}_{self._shown}")[:NAME_LENGTH]
         self.description = clean(tool.description or tool.name)
-        self.parameters: dict[str, Any] = clean(tool.input_schema)
+        # what nests too deeply for templates and grammars costs its description, not the turn
+        schema = {"type": "object"} if too_deep(tool.input_schema) else tool.input_schema
+        self.parameters: dict[str, Any] = clean(schema)
         self.changes = not (tool.annotations is not None and tool.annotations.read_only_hint)
 
     async def plan(self, arguments: dict[str, Any], workspace: Workspace) -> Plan:

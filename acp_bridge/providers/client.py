@@ -24,6 +24,7 @@ from shared.errors import (
     UnsupportedFeature,
     WaitTimeout,
 )
+from shared.nesting import decode_json
 from shared.protocol import api
 from shared.remedy import install_command
 from shared.secret import Cleaner, Secret, proxy_secrets
@@ -280,7 +281,7 @@ def _tool_choice(choice: str | None) -> dict[str, Any]:
 def error_text(text: str) -> str:
     """What an error body says."""
     try:
-        body = msgspec.json.decode(text, type=dict[str, Any])
+        body = decode_json(text, dict[str, Any])
     except msgspec.DecodeError:
         return text
     error = body.get("error", body)

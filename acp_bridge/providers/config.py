@@ -42,7 +42,7 @@ def read_providers(file: Path) -> list[Provider]:
 
     try:
         content: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise SettingInvalid(name="providers", source=str(file), reason=str(error)) from error
     entries = content.get("providers", {})
     if not isinstance(entries, dict):

@@ -13,6 +13,7 @@ import msgspec
 from acp_bridge.picker import RemoteModel
 from acp_bridge.providers.config import Provider
 from shared import private
+from shared.nesting import decode_json
 
 FILE_NAME = "remote.rows"
 
@@ -33,7 +34,7 @@ class ListCache:
     def read(self, providers: Iterable[Provider]) -> dict[str, list[RemoteModel]]:
         """The models of those providers that were listed before, by provider."""
         try:
-            known = msgspec.json.decode(self._path.read_bytes(), type=dict[str, Listed])
+            known = decode_json(self._path.read_bytes(), dict[str, Listed])
         except (OSError, msgspec.DecodeError):
             return {}
         return {

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from shared.nesting import decode_json
 from shared.protocol import api
 from shared.secret import Cleaner, StreamCleaner
 
@@ -45,7 +46,7 @@ class StreamReader:
             self.ended = True
             return []
         try:
-            chunk = msgspec.json.decode(data, type=dict[str, Any])
+            chunk = decode_json(data, dict[str, Any])
         except msgspec.DecodeError:
             return []
         if chunk.get("error"):
@@ -64,7 +65,7 @@ class StreamReader:
         for index in sorted(self._calls):
             call = self._clean.value(self._calls[index])
             try:
-                arguments = msgspec.json.decode(self._calls[index]["arguments"] or "{}", type=dict[str, Any])
+                arguments = decode_json(self._calls[index]["arguments"] or "{}", dict[str, Any])
             except msgspec.DecodeError:
                 continue
             cleaned = self._clean.value(arguments)

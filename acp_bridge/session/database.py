@@ -11,6 +11,7 @@ import msgspec
 from acp_bridge.session.events import Saved
 from acp_bridge.session.state import MODES, Conversation
 from shared.errors import RootUnusable
+from shared.nesting import decode_json
 
 if TYPE_CHECKING:
     import sqlite3
@@ -128,7 +129,7 @@ def load(db: sqlite3.Connection, conversation: str) -> Conversation | None:
     for (body,) in db.execute("select body from events where conversation = ? order by place", (conversation,)):
         try:
             events.append(_DECODER.decode(body))
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             continue  # written by a newer version or damaged: the rest is still worth showing
     return Conversation(
         id=row[0], cwd=row[1], roots=_roots(row[2]), title=row[3], model=row[4],
@@ -139,7 +140,7 @@ def load(db: sqlite3.Connection, conversation: str) -> Conversation | None:
 
 def _roots(text: str) -> list[str]:
     try:
-        return msgspec.json.decode(text, type=list[str])
+        return decode_json(text, list[str])
     except msgspec.MsgspecError:
         return []
 

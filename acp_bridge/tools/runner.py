@@ -13,6 +13,7 @@ from acp_bridge.session.events import Card, CardStatus, Item, TextItem, ToolAnsw
 from acp_bridge.session.face import ToolFailed
 from acp_bridge.tools import permission
 from acp_bridge.tools.base import Outcome, Plan, Tool, schema_of
+from shared.nesting import decode_json
 
 if TYPE_CHECKING:
     from acp_bridge.session.live import LiveConversation
@@ -127,6 +128,6 @@ def _more(card: Card, items: list[Item]) -> Card:
 def _arguments(text: str) -> dict[str, Any]:
     """The arguments as an object; what is not one is an error the tool reports by its missing arguments."""
     try:
-        return msgspec.json.decode(text or "{}", type=dict[str, Any])
+        return decode_json(text or "{}", dict[str, Any])
     except msgspec.DecodeError:
         return {}

@@ -145,7 +145,10 @@ class Connection:
             except (anyio.EndOfStream, anyio.BrokenResourceError, OSError) as error:
                 raise DaemonUnreachable(hint="it closed the connection", retryable=True) from error
             self._bodies += [body for body in self._framer.feed(data) if not isinstance(body, Oversized)]
-        message: dict[str, Any] = json.loads(self._bodies.pop(0))
+        try:
+            message: dict[str, Any] = json.loads(self._bodies.pop(0))
+        except (ValueError, RecursionError) as error:
+            raise DaemonUnreachable(hint="its answer cannot be read", retryable=True) from error
         return message
 
 

@@ -14,6 +14,7 @@ from modeld.cli.client import reach
 from shared.errors import ConnectionRefused, DaemonError, DaemonNotRunning, DaemonStale, ModeldError
 from shared.finding import Finding
 from shared.lease.reader import LeaseView, PresenceView, survey
+from shared.nesting import decode_json
 from shared.protocol import api
 from shared.version import __version__
 
@@ -128,7 +129,7 @@ def bridge() -> list[Finding]:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BRIDGE_SECONDS, check=False
         )
-        told = msgspec.json.decode(done.stdout, type=list[Finding])
+        told = decode_json(done.stdout, list[Finding])
     except (OSError, subprocess.TimeoutExpired, msgspec.DecodeError) as error:
         text = f"did not answer ({type(error).__name__})"
         return [Finding(what="acp-bridge", verdict="problem", text=text, fix="`acp-bridge doctor` says more")]

@@ -49,7 +49,7 @@ class FrameReader(Generic[T]):
     def _decode(self, body: bytes) -> T:
         try:
             return self._decoder.decode(body)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise BadFrame(str(error)) from error
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from modeld.parts import PICTURE, WORDS
+from shared.nesting import TOO_DEEP, too_deep
 from shared.protocol.faults import InvalidParams
 
 Text = str | None
@@ -67,6 +68,7 @@ def require_conversation(messages: Sequence[dict[str, Any]], tools: Sequence[dic
         raise InvalidParams(at="$.messages", reason="at least one message is needed")
     for index, message in enumerate(messages):
         place = f"$.messages[{index}]"
+        require_shallow(message, place)
         checked = _as(message, _Message, place)
         if not checked.role:
             raise InvalidParams(at=f"{place}.role", reason="a role is needed")
@@ -74,8 +76,15 @@ def require_conversation(messages: Sequence[dict[str, Any]], tools: Sequence[dic
             if isinstance(part, _Part):
                 _require_words(part, f"{place}.content[{number}]")
     for index, tool in enumerate(tools):
+        require_shallow(tool, f"$.tools[{index}]")
         # the bare function is accepted too
         _as(tool, _Tool if "function" in tool else _Function, f"$.tools[{index}]")
+
+
+def require_shallow(value: object, place: str) -> None:
+    """Raises InvalidParams for what nests deeper than templates, grammars and encoders can follow."""
+    if too_deep(value):
+        raise InvalidParams(at=place, reason=TOO_DEEP)
 
 
 def _require_words(part: _Part, place: str) -> None:

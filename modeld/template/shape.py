@@ -14,6 +14,7 @@ import msgspec
 
 from modeld import parts
 from modeld.template.teach import call_as_text, result_as_text, tools_as_text
+from shared.nesting import loads_json
 
 #: Renders messages and tools; None where the template fails.
 Try = Callable[[list[dict[str, Any]], list[dict[str, Any]]], str | None]
@@ -132,7 +133,7 @@ def _call(call: dict[str, Any], shape: Shape) -> dict[str, Any]:
         function["arguments"] = json.dumps(arguments or {}, ensure_ascii=False)
     elif not shape.text_arguments and isinstance(arguments, str):
         try:
-            function["arguments"] = json.loads(arguments) if arguments.strip() else {}
+            function["arguments"] = loads_json(arguments) if arguments.strip() else {}
         except ValueError:
             function["arguments"] = arguments  # as it was said: a broken call stays visible to the model
     return {**call, "type": "function", "function": function}

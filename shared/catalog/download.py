@@ -24,6 +24,7 @@ import msgspec
 from shared import private
 from shared.catalog.fingerprint import checksum
 from shared.errors import DigestMismatch, DiskFull, DownloadFailed
+from shared.nesting import decode_json
 from shared.secret import Cleaner, Secret, address_secrets, proxy_secrets
 from shared.version import __version__
 
@@ -241,7 +242,7 @@ def _copy(response: Any, part: Path, start: int, total: int, *, job: Job, wanted
 def _resumable(url: str, part: Path) -> tuple[int, _Mark]:
     """How many bytes of the partial file can be kept, and its mark."""
     try:
-        mark = msgspec.json.decode(_mark_path(part).read_bytes(), type=_Mark)
+        mark = decode_json(_mark_path(part).read_bytes(), _Mark)
     except (OSError, msgspec.MsgspecError):
         return 0, _Mark(url=url)  # nothing known of the part: from the start
     if mark.url != url or not mark.validator:

@@ -15,6 +15,7 @@ from shared.catalog import names
 from shared.catalog.download import Job, Wanted, get_json
 from shared.catalog.scan import IR_LANGUAGE, IR_MODEL
 from shared.errors import DownloadFailed, SettingInvalid
+from shared.nesting import decode_json
 from shared.secret import Cleaner, Secret, SecretUnusable, bearer, read_secret, shown_address, split_address
 
 ENDPOINT = "https://huggingface.co"
@@ -61,7 +62,7 @@ def resolve(source: str, environ: Mapping[str, str], job: Job) -> Choice:
     listing = get_json(asked, job)
     clean = asked.clean
     try:
-        files = [_file(item, clean) for item in msgspec.json.decode(listing, type=list[dict[str, Any]])]
+        files = [_file(item, clean) for item in decode_json(listing, list[dict[str, Any]])]
     except msgspec.MsgspecError as error:
         raise DownloadFailed(
             source=source, reason=f"the listing cannot be read: {clean(str(error))}", resumable=False

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from shared import private
+from shared.nesting import decode_json
 
 SUFFIX = ".own"
 MAX_RECORD = 64 * 1024
@@ -41,7 +42,7 @@ def read_record(file: Path) -> OwnRecord | None:
     """The record of a store file when we wrote it and it still has the size we wrote, else None."""
     try:
         with open(record_path(file), "rb") as stream:
-            record = msgspec.json.decode(stream.read(MAX_RECORD), type=OwnRecord)
+            record = decode_json(stream.read(MAX_RECORD), OwnRecord)
         size = stored_size(file)
     except (OSError, msgspec.MsgspecError):
         return None

@@ -17,6 +17,7 @@ import msgspec
 from shared.catalog.entry import Format, Source
 from shared.catalog.fingerprint import long_path
 from shared.catalog.places import Place
+from shared.nesting import decode_json
 
 MAX_DEPTH = 12
 MAX_ENTRIES = 100_000
@@ -212,7 +213,7 @@ class Scan:
         """(role, blob path) of the layers that are weights."""
         try:
             with open(manifest, "rb") as file:
-                content = msgspec.json.decode(file.read(MAX_MANIFEST), type=_Manifest)
+                content = decode_json(file.read(MAX_MANIFEST), _Manifest)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             self.problems.append(f"{manifest}: {error}")
             return []

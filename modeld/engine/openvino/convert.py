@@ -22,6 +22,7 @@ from modeld.engine.openvino.limit import lift_limit
 from shared import private
 from shared.catalog.fingerprint import fingerprint
 from shared.errors import DiskFull, ModelLoadFailed
+from shared.nesting import decode_json
 
 DESCRIPTION = "conversion.json"
 #: Raised when converted models must be made anew.
@@ -72,7 +73,7 @@ def converted(library: Library, source: Path, digest: str, cache: Path, name: st
 def is_whole(folder: Path, runtime: str, source: Path) -> bool:
     """Whether a folder is a finished conversion of this file by this engine, unchanged since."""
     try:
-        found = msgspec.json.decode((folder / DESCRIPTION).read_bytes(), type=Conversion)
+        found = decode_json((folder / DESCRIPTION).read_bytes(), Conversion)
         return (
             found.version == VERSION
             and found.runtime == runtime
@@ -103,7 +104,7 @@ def forget(cache: Path, sources: Sequence[str]) -> tuple[list[str], int]:
     for description in cache.glob(f"*/{DESCRIPTION}"):
         folder = description.parent
         try:
-            found = msgspec.json.decode(description.read_bytes(), type=Conversion)
+            found = decode_json(description.read_bytes(), Conversion)
         except (OSError, msgspec.MsgspecError):
             continue  # not described by us: not ours to remove
         if found.source in sources:
@@ -115,7 +116,7 @@ def forget(cache: Path, sources: Sequence[str]) -> tuple[list[str], int]:
 
 def _is_stale(folder: Path, runtime: str) -> bool:
     try:
-        found = msgspec.json.decode((folder / DESCRIPTION).read_bytes(), type=Conversion)
+        found = decode_json((folder / DESCRIPTION).read_bytes(), Conversion)
     except (OSError, msgspec.MsgspecError):
         return False  # not described by us: not ours to remove
     return found.runtime != runtime or found.version != VERSION or not Path(found.source).exists()

@@ -12,6 +12,7 @@ import msgspec
 from modeld.engine.openvino.views import View
 from modeld.engine.pictures import Picture
 from shared.errors import PictureUnusable
+from shared.nesting import decode_json
 
 #: What `modeld.engine.pictures` reads the headers of; nothing else is ever tried.
 _FORMATS = ("PNG", "JPEG", "GIF", "BMP")
@@ -34,7 +35,7 @@ class _Processor(msgspec.Struct):
 
 def read_optics(folder: Path) -> Optics:
     """Out of `preprocessor_config.json`. Raises OSError, ValueError, MsgspecError."""
-    told = msgspec.json.decode((folder / "preprocessor_config.json").read_bytes(), type=_Processor)
+    told = decode_json((folder / "preprocessor_config.json").read_bytes(), _Processor)
     sizes = [size for one in (told.crop_size, told.size) for size in (one.values() if isinstance(one, dict) else [one])]
     side = next((size for size in sizes if size > 0), 0)
     if side == 0 or min(told.image_std) <= 0:

@@ -20,6 +20,7 @@ from modeld.engine.pictures import SightUnusable, begins, picture_end
 from modeld.engine.there import there
 from shared.catalog.several import WORDS
 from shared.errors import EngineFailed
+from shared.nesting import decode_json
 
 
 def takes_rows(folder: Path) -> bool:
@@ -42,7 +43,7 @@ class Rows:
 
         Raises RuntimeError (native), OSError and MsgspecError (the configuration).
         """
-        config = msgspec.json.decode((folder / "config.json").read_bytes(), type=_Config)
+        config = decode_json((folder / "config.json").read_bytes(), _Config)
         self._library = library
         self._scale = config.scale_emb
         self._words = library.graph(folder / f"{WORDS}.xml", plan.device, plan.threads)

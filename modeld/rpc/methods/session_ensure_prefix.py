@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeld.rpc.checks import require_conversation
+from modeld.rpc.checks import require_conversation, require_shallow
 from modeld.rpc.streaming import events_of
 from shared.protocol import api
 
@@ -19,5 +19,6 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Pref
     params = call.params(api.PrefixParams)
     held = daemon.handles.turn(connection, params.turn)
     require_conversation(params.messages, params.tools)
+    require_shallow(params.params.json_schema, "$.params.json_schema")
     call.on_cancel(held.stop)
     return await held.ensure_prefix(params, events_of(call))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeld.rpc.checks import require_conversation
+from modeld.rpc.checks import require_conversation, require_shallow
 from modeld.rpc.streaming import Stopper
 from modeld.slot import operations
 from modeld.slot.desk import Permission
@@ -20,6 +20,7 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Turn
     """Streams `session/event`; a cancel answers with the final event, not with an error."""
     params = call.params(api.TurnParams)
     require_conversation(params.messages, params.tools)
+    require_shallow(params.params.json_schema, "$.params.json_schema")
     stopper = Stopper(daemon.slot, call)
     await daemon.own()
     entry = await daemon.slot.find(params.model)
