@@ -43,7 +43,7 @@ class Choices:
         if value == NOTHING and self.picker(live).current == NOTHING:
             return
         if value not in self.picker(live).values():
-            await self.models.first_look()  # a pick may come before it
+            await self.models.first_look(value)  # a pick may come before it
         name = checked_pick(value, self.picker(live).values())
         live.conversation.model = name
         live.recorder.touch()

@@ -77,6 +77,7 @@ class Core(Choices):
         self.source = ModelSource(models, daemon, self.local, providers, settings)
         self.holds = Holds()
         self._performer = Performer(self)
+        models.remotes_listed = providers.listed
         models.on_change(self._models_changed)
         daemon.on_change(self._status_changed)
         self._active = ActiveModelWatch()

@@ -36,7 +36,7 @@ FILES_CHECK_S = 12.0
 #: How long the heal of a missing model waits for the library.
 HEAL_LOOK_S = 1.0
 #: Said of the pick of a provider that does not list it now.
-REMOTE_MISSING = "no provider lists it now; check [providers] in the config file, or pick another model"
+REMOTE_MISSING = "no provider lists it now; check the providers in the config file, or pick another model"
 #: Said until the library has been looked at for the first time.
 LOOKING = "still looking for models"
 #: The grace has surely ended this long after its end.
@@ -105,6 +105,7 @@ class Models:
         self._advertised = Advertised()
         self._moved = anyio.Event()
         self.remotes: tuple[RemoteModel, ...] = ()
+        self.remotes_listed = anyio.Event()  # every provider has been asked once
         self.recalled = anyio.Event()  # what was advertised last has been looked for
         self.known = anyio.Event()  # something can be shown
         self.looked = anyio.Event()  # the library itself has been looked at
@@ -185,10 +186,11 @@ class Models:
         with anyio.move_on_after(PATIENCE_S):
             await self.known.wait()
 
-    async def first_look(self) -> None:
-        """Until the library itself has been looked at once, bounded."""
+    async def first_look(self, name: object) -> None:
+        """Until what may hold this name has been looked at once, bounded: the providers, or the library."""
+        remote = isinstance(name, str) and is_remote(name)
         with anyio.move_on_after(FIRST_LOOK_S):
-            await self.looked.wait()
+            await (self.remotes_listed if remote else self.looked).wait()
 
     async def first_rows(self) -> None:
         """Until something can be shown, be it from memory; when that is nothing, until the first look. Bounded."""

@@ -28,6 +28,7 @@ class Providers:
         self._models: dict[str, list[RemoteModel]] = {}
         self.problems: dict[str, str] = {}
         self.known = anyio.Event()  # what is configured, or listed before, can be shown
+        self.listed = anyio.Event()  # every endpoint has been asked once
 
     def models(self) -> tuple[RemoteModel, ...]:
         """What was listed last, in order of the providers' names."""
@@ -39,6 +40,12 @@ class Providers:
 
     async def run(self, changed: Callable[[], None]) -> None:
         """Keep the lists. Without providers it ends at once, and wakes nobody."""
+        try:
+            await self._keep(changed)
+        finally:
+            self.listed.set()
+
+    async def _keep(self, changed: Callable[[], None]) -> None:
         try:
             providers = await anyio.to_thread.run_sync(self._recall)
         except ModeldError as error:
@@ -58,6 +65,7 @@ class Providers:
                 changed()
                 if self._cache is not None:
                     await anyio.to_thread.run_sync(self._cache.write, providers, dict(self._models))
+            self.listed.set()
             if all(client.provider.models for client in self._clients.values()):
                 return  # nothing is listed live
             await anyio.sleep(FRESH_S)

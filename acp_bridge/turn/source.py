@@ -51,7 +51,7 @@ class ModelSource:
         """
         wanted = self.wanted(pick, named)
         if not self._known(wanted):
-            await cancel.race(self._models.first_look)
+            await cancel.race(lambda: self._models.first_look(wanted))
         fixed = "" if wanted == NOTHING else wanted
         try:
             return await cancel.race(lambda: resolve_healed(lambda: self.meaning(pick, fixed), self._models.reconcile))

@@ -193,6 +193,20 @@ async def test_a_default_that_an_editor_sets_again_is_no_pick_of_a_remote_model(
 
 
 @pytest.mark.anyio
+async def test_a_pick_answers_at_once_also_before_its_endpoint_was_listed(
+    bench: Bench, endpoint: CountingEndpoint
+) -> None:
+    endpoint.configure(bench.folder / "config.toml", listed=True)
+    async with bridge(bench) as client:
+        await client.initialize()
+        await picked_it_answers(client, await client.new(), endpoint)
+    async with bridge(bench) as client:  # another bridge, which remembers the pick
+        await client.initialize()
+        await client.prompt(await client.new(), "hello")
+        assert client.text() == ANSWER
+
+
+@pytest.mark.anyio
 async def test_the_pick_of_a_provider_that_is_gone_stays_and_says_so(bench: Bench, endpoint: CountingEndpoint) -> None:
     config = bench.folder / "config.toml"
     endpoint.configure(config)
@@ -210,7 +224,7 @@ async def test_the_pick_of_a_provider_that_is_gone_stays_and_says_so(bench: Benc
             await client.wait_for(lambda: "other/big" in str([made, client.updates]))
             error = await refusal(client, made["sessionId"])
             assert (error.kind, error.wanted) == ("no_satisfactory_model", MODEL)
-            assert "[providers]" in error.message
+            assert "the config file" in error.message
     assert endpoint.connections == seen
 
 

@@ -249,7 +249,9 @@ def test_no_secret_is_ever_shown_or_written_by_the_lsp_face(user: User, server: 
         window.initialize()
         window.model("lab/hello")
         kinds = []
-        pending = [window.turn(f"lab/{scenario}", "go") for scenario in SCENARIOS]
+        for scenario in SCENARIOS:  # a remote model answers only where it was picked
+            window.request("modeld/pick", {"model": f"lab/{scenario}", "workspace": f"/{scenario}"})
+        pending = [window.turn("", "go", workspace=f"/{scenario}") for scenario in SCENARIOS]
         for one in pending:
             try:
                 window.wait(one)
