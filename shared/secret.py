@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote, urlsplit, urlunsplit
 
+from shared.shown import escaped, in_markdown, one_line
+
 HIDDEN = "<hidden>"
 #: Longer ones are no key: servers refuse a header of this size (8 to 16 KiB).
 LONGEST = 8192
@@ -262,17 +264,24 @@ def _parameter(found: re.Match[str]) -> str:
 
 
 def forms(secret: str) -> set[str]:
-    """A secret as it stands in texts: itself, percent-encoded, escaped for JSON, HTML or Python, in hex and base64."""
+    """A secret as it stands in texts: itself, percent-encoded, escaped for JSON, HTML, Python or a place where it is
+    shown, in hex and base64.
+    """
     import html  # its table of names costs more than a bridge that sends no secret wants to pay
 
     raw = secret.encode("utf-8", "surrogatepass")
-    escaped = json.dumps(secret)[1:-1]
+    quoted = json.dumps(secret)[1:-1]
     percent = {quote(raw, safe=""), quote(raw), quote_plus(raw), quote(raw, safe="!~*'()")}
+    line = one_line(secret, len(secret) * 12)  # the longest escape of a character
     found = {
         secret,
-        escaped,
-        escaped.replace("/", "\\/"),
-        "".join(f"\\u{ord(char):04x}" if char in "<>&'" else char for char in escaped),
+        line,
+        escaped(secret),
+        in_markdown(secret),
+        in_markdown(line),
+        quoted,
+        quoted.replace("/", "\\/"),
+        "".join(f"\\u{ord(char):04x}" if char in "<>&'" else char for char in quoted),
         html.escape(secret, quote=False),
         html.escape(secret),
         repr(secret)[1:-1],

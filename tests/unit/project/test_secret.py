@@ -23,6 +23,7 @@ from shared.secret import (
     shown_address,
     split_address,
 )
+from shared.shown import escaped, in_markdown, one_line, title
 
 pytestmark = pytest.mark.unit
 
@@ -39,6 +40,15 @@ def test_every_encoding_is_hidden(secret: str) -> None:
     assert shown.startswith("before ")
     assert shown.endswith(" after")
     assert Cleaner([secret])(shown) == shown
+
+
+@pytest.mark.parametrize(
+    "secret", ["pa\x1bss\nword1", "pä\x9bss wörd\u200b9", "br[ack]et<x>12", "back`tick`99", "\u202esecret-77\U000e0041"]
+)
+def test_a_secret_is_hidden_also_where_it_was_escaped_before_it_was_cleaned(secret: str) -> None:
+    """A variable of a server may hold any text, and messages of errors are single lines from their origin on."""
+    for show in (escaped, one_line, in_markdown, title):
+        assert Cleaner([secret])(show(f"before {secret} after")) == f"before {HIDDEN} after", show
 
 
 @given(SECRETS, st.integers(1, 9))
