@@ -35,6 +35,7 @@ class StreamReader:
         self.error = ""
         self.ended = False
         self._calls: dict[int, dict[str, str]] = {}
+        self._arguments: dict[int, list[str]] = {}  # in parts: a long one comes in thousands
         self._begun = False
 
     def line(self, line: str) -> list[api.Event]:
@@ -63,13 +64,13 @@ class StreamReader:
         """The finished calls; one whose arguments are no JSON object is left out."""
         calls = []
         for index in sorted(self._calls):
-            call = self._clean.value(self._calls[index])
+            call, written = self._clean.value(self._calls[index]), "".join(self._arguments[index])
             try:
-                arguments = decode_json(self._calls[index]["arguments"] or "{}", dict[str, Any])
+                arguments = decode_json(written or "{}", dict[str, Any])
             except msgspec.DecodeError:
                 continue
             cleaned = self._clean.value(arguments)
-            text = call["arguments"] if cleaned == arguments else msgspec.json.encode(cleaned).decode()
+            text = self._clean.value(written) if cleaned == arguments else msgspec.json.encode(cleaned).decode()
             calls.append(api.ToolCall(id=call["id"] or f"call-{index}", name=call["name"], arguments=text or "{}"))
         return calls
 
@@ -106,8 +107,8 @@ class StreamReader:
 
     def _call(self, part: dict[str, Any]) -> None:
         index = int(part.get("index") or 0)
-        call = self._calls.setdefault(index, {"id": "", "name": "", "arguments": ""})
+        call = self._calls.setdefault(index, {"id": "", "name": ""})
         function = part.get("function") or {}
         call["id"] = call["id"] or str(part.get("id") or "")
         call["name"] += str(function.get("name") or "")
-        call["arguments"] += str(function.get("arguments") or "")
+        self._arguments.setdefault(index, []).append(str(function.get("arguments") or ""))

@@ -75,6 +75,8 @@ class PingResult(Value, kw_only=True):
 
 #: An amount of tokens that something is made for: none of them is no wish.
 Tokens = Annotated[int, msgspec.Meta(ge=1)]
+#: Stop strings are looked for at every token, each beginning of them too: so many of that length cost microseconds.
+Stops = Annotated[list[Annotated[str, msgspec.Meta(max_length=256)]], msgspec.Meta(max_length=64)]
 
 
 class LoadConfig(Value, kw_only=True):
@@ -232,7 +234,7 @@ class Sampling(Value, kw_only=True):
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     seed: int | None = None
-    stop: list[str] = []
+    stop: Stops = []
     max_tokens: int | None = None
     logit_bias: dict[str, float] = {}
     thinking: str | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,9 @@ from outputs import CHANNELS, PLAIN, TAGS, TOOLS, read, whole
 from modeld.output.format import OutputFormat
 from modeld.output.parser import OutputParser, new_call_id
 from modeld.output.stops import StopFilter
-from shared.protocol.api import Generating, TextDelta, Thinking, ToolCallDelta
+from shared.protocol.api import Generating, Sampling, TextDelta, Thinking, ToolCallDelta
+from shared.protocol.faults import InvalidParams
+from shared.protocol.message import decode_params
 
 pytestmark = pytest.mark.unit
 
@@ -41,6 +44,16 @@ def test_what_comes_behind_a_stop_is_dropped() -> None:
     last, _ = parser.finish()
     text = "".join(event.text for event in [*first, *second, *last] if isinstance(event, TextDelta))
     assert text == "one "
+
+
+@pytest.mark.parametrize("stops", [["x"] * 65, ["x" * 257]])
+def test_stops_of_any_number_and_length_are_refused_by_name(stops: list[str]) -> None:
+    """A single one of a megabyte would take a terabyte to look for."""
+    with pytest.raises(InvalidParams) as refused:
+        decode_params(msgspec.Raw(msgspec.json.encode({"stop": stops})), Sampling)
+    assert refused.value.at.startswith("$.stop")
+    most = msgspec.Raw(msgspec.json.encode({"stop": [f"{number}" * 128 for number in range(10, 74)]}))
+    assert len(decode_params(most, Sampling).stop) == 64
 
 
 def test_text_held_for_a_stop_comes_out_at_the_end() -> None:
