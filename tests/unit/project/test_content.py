@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from acp_bridge.install.change import FileChange, apply
+from acp_bridge.tools.paths import locate
 from acp_bridge.tools.workspace import write_text
 from modeld.cli import configfile
 from shared.content import replace_content
@@ -21,7 +22,7 @@ def test_another_name_of_the_file_sees_the_new_content(tmp_path: Path) -> None:
     file, other = tmp_path / "f", tmp_path / "g"
     file.write_text("a longer old text")
     os.link(file, other)
-    write_text(file, "new")
+    write_text(locate("f", [str(tmp_path)]), "new")
     assert other.read_text() == "new"
     assert file.samefile(other)
 
@@ -82,10 +83,14 @@ def test_where_nothing_may_be_made_beside_it_the_file_itself_is_written(
     file = tmp_path / "f"
     file.write_text("old")
 
-    def refused(*arguments: object) -> int:
-        raise OSError(errno.EACCES if call == "open" else errno.EBUSY, "no", str(arguments[0]))
+    really = os.open
 
-    monkeypatch.setattr(os, call, refused)
+    def refused(name: str, flags: int = os.O_CREAT, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if not flags & os.O_CREAT:
+            return really(name, flags, mode, dir_fd=dir_fd)
+        raise OSError(errno.EACCES if call == "open" else errno.EBUSY, "no", name)
+
+    monkeypatch.setattr(os, call, refused if call == "open" else lambda part, *_, **folders: refused(part))
     replace_content(file, b"new")
     assert file.read_text() == "new"
     assert os.listdir(tmp_path) == ["f"]
