@@ -179,6 +179,8 @@ class Core(Choices):
             live.recalled.set()
             await self._claim(live, take_over=take_over)
             self._live[conversation_id] = live
+        if (live.conversation.cwd, live.conversation.roots) != (cwd, roots):
+            live.allowed.clear()  # it was allowed for those folders
         live.conversation.cwd = cwd
         live.conversation.roots = roots
         self._connect(live, servers)
@@ -188,6 +190,8 @@ class Core(Choices):
     def _connect(self, live: LiveConversation, servers: Sequence[ServerSpec]) -> None:
         """The MCP servers of this opening take the place of the last one's. Nothing is started yet."""
         if live.servers is not None:
+            if live.servers.specs != list(servers):
+                live.forget_tools()
             live.servers.close()
             live.servers = None
         if servers:
@@ -343,8 +347,9 @@ class Core(Choices):
         tools: list[Tool] = builtin_tools()
         if live.servers is not None and self._group is not None:
             servers, group = live.servers, self._group
-            await turn.cancel.race(lambda: servers.ready(group))
-            tools += servers.tools()
+            await turn.cancel.race(lambda: servers.ready(group, turn.waiting))
+            turn.finish_stages("completed")
+            tools += servers.tools({tool.name for tool in tools})
             for line in servers.take_problems():
                 turn.remark(line)
         return ToolRunner(live, tools, self.workspace(live, model.window))
@@ -355,7 +360,7 @@ class Core(Choices):
 
     def workspace(self, live: LiveConversation, window: int) -> Workspace:
         """Its files as tools see them; `window` in tokens bounds one result."""
-        return Workspace(live.id, self.roots(live), self.face, result_limit(window))
+        return Workspace(live.id, self.roots(live), self.face, result_limit(window), self.providers.key_variables)
 
     def show(self, live: LiveConversation, event: Shown) -> None:
         """Show an event of a conversation that is still open."""

@@ -119,7 +119,10 @@ class Leash:
 
 
 def find(program: str, cwd: str, path: str | None) -> str:
-    """The file that `program` names, looked for as a shell would. Raises FileNotFoundError, PermissionError."""
+    """The file that `program` names, looked for as a shell would, but a bare name in PATH alone, also on Windows.
+
+    Raises FileNotFoundError, PermissionError.
+    """
     if os.path.dirname(program):
         there = Path(cwd) / program
         if not there.exists():
@@ -127,7 +130,21 @@ def find(program: str, cwd: str, path: str | None) -> str:
         if not os.access(there, os.X_OK) or there.is_dir():
             raise PermissionError(13, os.strerror(13), program)
         return str(there)
-    found = shutil.which(program, path=path)
+    found = on_path(program, path)
     if found is None:
         raise FileNotFoundError(2, os.strerror(2), program)
     return found
+
+
+def on_path(program: str, path: str | None) -> str | None:
+    """The file that a bare name means. Windows' own search, and Python's there, begin in the current folder: in the
+    workspace, where a file of that name may have been put.
+    """
+    if sys.platform != "win32":
+        return shutil.which(program, path=path)
+    ends = ["", *os.environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(";")]
+    folders = (folder for folder in (path or os.environ.get("PATH", "")).split(os.pathsep) if os.path.isabs(folder))
+    files = (
+        os.path.join(folder, program + end) for folder in folders for end in ends if os.path.splitext(program + end)[1]
+    )
+    return next(filter(os.path.isfile, files), None)

@@ -20,6 +20,7 @@ from acp_bridge.acp.schema import (
     ElicitationParams,
     ElicitationResult,
     ExitStatus,
+    NamedValue,
     PermissionCard,
     PermissionOption,
     ReadTextFileParams,
@@ -33,10 +34,10 @@ from acp_bridge.acp.schema import (
 )
 from acp_bridge.acp.updates import Updates, commands_update, items_of, places_of
 from acp_bridge.session.events import OptionsChanged, Shown
-from acp_bridge.session.face import Command, Finished, Question, ToolFailed
+from acp_bridge.session.face import CannotAsk, Command, Finished, Question, ToolFailed
 from acp_bridge.session.forms import Form, FormAnswer
 from shared.errors import ModeldError
-from shared.protocol.faults import BadAnswer, PeerGone
+from shared.protocol.faults import BadAnswer, MethodNotFound, PeerGone
 from shared.shown import MESSAGE_MOST, TITLE_MOST, cut, escaped, in_markdown, one_line, title
 
 if TYPE_CHECKING:
@@ -156,6 +157,7 @@ class Editor:
             kind=question.kind,
             content=items_of(question.items) if question.items else UNSET,
             locations=places_of(question.places) if question.places else UNSET,
+            raw_input=UNSET if question.input is None else question.input,
         )
         options = [
             PermissionOption(option_id=answer.id, name=one_line(answer.name, TITLE_MOST), kind=answer.kind)
@@ -166,8 +168,10 @@ class Editor:
             result: RequestPermissionResult = await self.peer.request(
                 "session/request_permission", params, RequestPermissionResult
             )
-        except (ModeldError, BadAnswer):
-            return None  # an editor that cannot ask has not allowed it
+        except MethodNotFound as error:
+            raise CannotAsk("this editor cannot ask for permission") from error
+        except (ModeldError, BadAnswer) as error:  # what is not understood has not been allowed
+            raise CannotAsk("this editor's answer to the request for permission cannot be understood") from error
         chosen = result.outcome.option_id if result.outcome.outcome == "selected" else None
         return chosen if any(chosen == answer.id for answer in question.answers) else None
 
@@ -227,6 +231,7 @@ class Editor:
             command=command.program,
             args=command.arguments,
             cwd=command.cwd,
+            env=_environment(command) or UNSET,
             output_byte_limit=command.output_limit,
         )
         result: CreateTerminalResult = await self.ask_editor("terminal/create", params, CreateTerminalResult)
@@ -241,6 +246,12 @@ def labelled(schema: Any) -> Any:
             for key, value in schema.items()
         }
     return [labelled(each) for each in schema] if isinstance(schema, list) else schema
+
+
+def _environment(command: Command) -> list[NamedValue]:
+    """Over what the editor's terminals have. Nothing can be taken out of that: what is withheld is emptied."""
+    given = {**dict.fromkeys(sorted(command.withheld), ""), **command.environment}
+    return [NamedValue(name=name, value=value) for name, value in given.items()]
 
 
 class EditorTerminal:

@@ -16,7 +16,10 @@ TOOLS_TEXT = "Let the model read, search and edit files and run commands"
 MODE_TEXTS: dict[ModeName, tuple[str, str]] = {
     "ask": ("Ask", "Reads and answers; changes nothing"),
     "code": ("Code", "Edits files and runs commands, each with your permission"),
-    "auto": ("Auto", "Edits files without asking; commands that were not allowed yet still ask"),
+    "auto": (
+        "Auto",
+        "Edits files without asking, except those that make tools run code; commands that were not allowed yet ask",
+    ),
 }
 
 

@@ -522,10 +522,18 @@ class WriteTextFileParams(Outgoing):
     content: str
 
 
+class NamedValue(Outgoing):
+    """A variable of a terminal's environment."""
+
+    name: str
+    value: str
+
+
 class CreateTerminalParams(Outgoing):
     session_id: str
     command: str
     args: list[str] = []
+    env: list[NamedValue] | UnsetType = UNSET
     cwd: str | UnsetType = UNSET
     output_byte_limit: int | UnsetType = UNSET
 

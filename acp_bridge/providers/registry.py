@@ -34,6 +34,11 @@ class Providers:
         """What was listed last, in order of the providers' names."""
         return tuple(model for name in sorted(self._models) for model in self._models[name])
 
+    @property
+    def key_variables(self) -> frozenset[str]:
+        """The variables that hold keys of the configured endpoints."""
+        return frozenset(client.provider.key_env for client in self._clients.values() if client.provider.key_env)
+
     def client(self, model: RemoteModel) -> ProviderClient:
         """Who serves a model of `models`."""
         return self._clients[model.provider]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -22,7 +23,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """Asked beside a card: `card` is its id, shown with `title` when the face does not know it yet.
 
-    A question about a switch names the `active` model, the `wanted` one and the clients that use the active one.
+    `input` is what a tool was called with, None where no tool was. A question about a switch names the `active` model,
+    the `wanted` one and the clients that use the active one.
     """
 
     card: str
@@ -30,6 +32,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     kind: CardKind = "other"
     items: list[Item] = []
     places: list[Place] = []
+    input: dict[str, Any] | None = None
     answers: list[Answer]
     active: str = ""
     wanted: str = ""
@@ -37,12 +40,17 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """One command to run, without a shell unless the shell is the program."""
+    """One command to run, without a shell unless the shell is the program.
+
+    `environment` is put over that of the bridge; the variables named in `withheld` are not given to it.
+    """
 
     program: str
     arguments: list[str]
     cwd: str
     output_limit: int
+    environment: Mapping[str, str] = {}
+    withheld: frozenset[str] = frozenset()
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +107,7 @@ class Face(Protocol):
         ...
 
     async def ask(self, conversation: str, question: Question) -> str | None:
-        """The id of the chosen answer, or None when the user cancelled."""
+        """The id of the chosen answer, or None when the user cancelled. Raises CannotAsk."""
         ...
 
     async def read_file(self, conversation: str, path: str) -> str:
@@ -113,6 +121,10 @@ class Face(Protocol):
     async def open_terminal(self, conversation: str, command: Command) -> Terminal:
         """Run a command in the editor's terminal. Raises ToolFailed."""
         ...
+
+
+class CannotAsk(Exception):
+    """The editor does not show questions, or nothing can be made of its answer."""
 
 
 class ToolFailed(Exception):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from acp_bridge.mcp.servers import McpServers
     from acp_bridge.session.state import Conversation
     from acp_bridge.session.store import Store
+    from acp_bridge.tools.grants import Grant
     from shared.clock import Clock
 
 #: An editor that sends the next prompt without waiting may send the cancel of the last one right behind it. The
@@ -31,7 +32,7 @@ class LiveConversation:
         self.conversation = conversation
         self.recorder = Recorder(conversation, store, clock)
         self.always_switch = False
-        self.allowed: set[str] = set()
+        self.allowed: set[Grant] = set()
         self.read_only_for = ""
         self.missed: str = ""
         self.last_model = ""
@@ -58,6 +59,10 @@ class LiveConversation:
         """An id for the next turn, unique in the conversation and over restarts."""
         self._count += 1
         return f"t{len(self.conversation.events)}-{self._count}"
+
+    def forget_tools(self) -> None:
+        """The servers are others now: what their tools were allowed was not allowed to these."""
+        self.allowed = {grant for grant in self.allowed if grant.kind != "tool"}
 
     def cancel(self) -> None:
         """Cancel every prompt that is here. With none it does nothing and leaves nothing behind."""

@@ -10,6 +10,7 @@ import msgspec
 
 from acp_bridge.session.cancel import Cancel, TurnCancelled
 from acp_bridge.session.events import Card, Shown
+from acp_bridge.session.face import CannotAsk
 from acp_bridge.session.question import DECLINE, SWITCH_ALWAYS, WAIT, switch_question
 from shared.errors import ConsentDeclined, DaemonRestarting, ModelSwitchRequired, WaitTimeout
 from shared.protocol import api
@@ -185,6 +186,10 @@ class LocalModel:
         asker.show(Card(card=card, title=question.title, status="pending"))
         try:
             answer = await cancel.race(lambda: asker.ask(question))
+        except CannotAsk as error:
+            asker.show(Card(card=card, title=question.title, status="failed"))
+            users = users_named(required.in_use_by or [])
+            raise ConsentDeclined(f"{question.title} Not done: {error}", model=wanted, in_use_by=users) from error
         except TurnCancelled:
             asker.show(Card(card=card, title=question.title, status="failed"))
             raise

@@ -134,10 +134,11 @@ class Performer:
             return "There is nothing to export yet."
         workspace = self._core.workspace(live, 0)
         try:
-            path = workspace.resolve(argument or file_name(live.conversation))
+            place = workspace.locate(argument or file_name(live.conversation))
+            path = place.path
             if await workspace.read_or_none(path) is not None:
                 return f"{workspace.shown(path)} exists already; name another file: `/export <file>`."
-            await workspace.write(path, markdown(live.conversation))
+            await workspace.write(place, markdown(live.conversation))
         except ToolFailed as error:
             return f"Not exported: {error}."
         return f"This conversation is in {workspace.shown(path)}."

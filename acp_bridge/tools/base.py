@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from acp_bridge.session.events import CardKind, Item, Place, PlanSet
+from acp_bridge.tools.grants import Grant
 
 if TYPE_CHECKING:
     from acp_bridge.tools.workspace import Workspace
@@ -33,8 +34,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What a call would do, shown before it is done.
 
-    `grant` names what "always" would allow, "" when it can only be allowed once; `effect` does it, and may show how
-    far it is.
+    `grant` is what "always" would allow, None when each time is asked anew; `details` is what the question shows
+    besides `items`. `effect` does it, and may show how far it is.
     """
 
     title: str
@@ -42,7 +43,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     effect: Callable[[ShowItems], Awaitable[Outcome]]
     places: list[Place] = []
     items: list[Item] = []
-    grant: str = ""
+    details: list[Item] = []
+    grant: Grant | None = None
 
 
 class Tool(Protocol):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from acp_bridge.session.events import Change, Place
 from acp_bridge.session.face import ToolFailed
 from acp_bridge.tools.base import Outcome, Plan, ShowItems, parameters
+from acp_bridge.tools.grants import EDITS
 from acp_bridge.tools.looking import text
+from acp_bridge.tools.paths import Location
 from acp_bridge.tools.workspace import Workspace
+from shared.shown import one_line
 
-GRANT = "edit"
+#: A longer path is cut in titles, so that what stands behind it is seen.
+NAME_LENGTH = 120
 BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -30,13 +33,13 @@ class EditFile:
 
     async def plan(self, arguments: dict[str, Any], workspace: Workspace) -> Plan:
         """See Tool."""
-        path = workspace.resolve(text(arguments, "path"))
+        place = workspace.locate(text(arguments, "path"))
         old, new = text(arguments, "old"), arguments.get("new")
         if not isinstance(new, str):
             raise ToolFailed("`new` is needed, as text")
-        before = await workspace.read_exact(path)
+        before = await workspace.read_exact(place.path)
         after, line = replaced(before, old, new)
-        return _change(workspace, path, before, after, f"Edit {workspace.shown(path)}", line)
+        return await _change(workspace, arguments["path"], place, (before, after), "Edit", line)
 
 
 class WriteFile:
@@ -51,14 +54,14 @@ class WriteFile:
 
     async def plan(self, arguments: dict[str, Any], workspace: Workspace) -> Plan:
         """See Tool."""
-        path = workspace.resolve(text(arguments, "path"))
+        place = workspace.locate(text(arguments, "path"))
         content = arguments.get("content")
         if not isinstance(content, str):
             raise ToolFailed("`content` is needed, as text")
-        before = await workspace.read_or_none(path)
+        before = await workspace.read_or_none(place.path)
         content = content if before is None else written_like(before, content)
         verb = "Create" if before is None else "Write"
-        return _change(workspace, path, before, content, f"{verb} {workspace.shown(path)}", None)
+        return await _change(workspace, arguments["path"], place, (before, content), verb, None)
 
 
 def replaced(before: str, old: str, new: str) -> tuple[str, int]:
@@ -102,19 +105,26 @@ def _windows(text: str) -> str:
     return _plain(text).replace("\n", "\r\n")
 
 
-def _change(workspace: Workspace, path: Path, before: str | None, after: str, title: str, line: int | None) -> Plan:
+async def _change(
+    workspace: Workspace, asked: str, place: Location, texts: tuple[str | None, str], verb: str, line: int | None
+) -> Plan:
+    """`asked` is the path as the model wrote it; `texts` are the file's before (None: there is none) and after."""
+    path, (before, after) = place.path, texts
+    reason = await workspace.reason_to_ask(asked, place)
+
     async def effect(show: ShowItems) -> Outcome:
         # the file may have changed while the user was asked
         if await workspace.read_or_none(path) != before:
             raise ToolFailed("the file changed meanwhile; read it again")
-        await workspace.write(path, after)
+        await workspace.write(place, after)
         return Outcome(text=f"{workspace.shown(path)} is written.")
 
+    what = f"{verb} {one_line(workspace.shown(path), NAME_LENGTH)}"
     return Plan(
-        title=title,
+        title=f"{what} ({reason})" if reason else what,
         kind="edit",
         places=[Place(path=str(path), line=line)],
         items=[Change(path=str(path), old=before, new=after)],
         effect=effect,
-        grant=GRANT,
+        grant=None if reason else EDITS,
     )

@@ -10,7 +10,7 @@ import msgspec
 
 from acp_bridge.session.cancel import TurnCancelled
 from acp_bridge.session.events import Card, CardStatus, Item, TextItem, ToolAnswered, ToolsCalled
-from acp_bridge.session.face import ToolFailed
+from acp_bridge.session.face import CannotAsk, ToolFailed
 from acp_bridge.tools import permission
 from acp_bridge.tools.base import Outcome, Plan, Tool, schema_of
 from shared.nesting import decode_json
@@ -77,7 +77,7 @@ class ToolRunner:
                 card=card, title=plan.title, kind=plan.kind, places=plan.places, items=plan.items, input=arguments
             )
             self._show(turn, shown)
-            await self._permit(tool, plan, card, turn)
+            await self._permit(tool, plan, card, arguments, turn)
             running = _with(shown, "in_progress")
             self._show(turn, running)
             outcome: Outcome = await turn.cancel.race(
@@ -96,15 +96,19 @@ class ToolRunner:
             turn.show(outcome.steps)
         return outcome.text
 
-    async def _permit(self, tool: Tool, plan: Plan, card: str, turn: Turn) -> None:
+    async def _permit(self, tool: Tool, plan: Plan, card: str, arguments: dict[str, Any], turn: Turn) -> None:
         """Raises ToolFailed when it may not be done: the model is told, and the turn goes on."""
         verdict = permission.judge(self._live.conversation.mode, plan, changes=tool.changes, allowed=self._live.allowed)
         if verdict == "refuse":
             raise ToolFailed("the conversation is in ask mode, which changes nothing")
         if verdict == "allow":
             return
-        answer = await turn.ask(permission.question(card, plan))
-        if answer == permission.ALWAYS and plan.grant:
+        try:
+            answer = await turn.ask(permission.question(card, plan, arguments))
+        except CannotAsk as error:
+            turn.cancel.check()
+            raise ToolFailed(f"nothing was done: it needs the user's permission, and {error}") from error
+        if answer == permission.ALWAYS and plan.grant is not None:
             self._live.allowed.add(plan.grant)
         elif answer != permission.ONCE:
             turn.cancel.check()

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.to_thread
 
-from acp_bridge.leash import Leash
+from acp_bridge.leash import Leash, on_path
 from acp_bridge.session.events import Item, LiveTerminal, TextItem
 from acp_bridge.session.face import Command, Finished, ToolFailed
 from acp_bridge.tools.base import Outcome, Plan, ShowItems, parameters
+from acp_bridge.tools.grants import HARDENED, command_grant, looking_verb
 from acp_bridge.tools.looking import text
 from acp_bridge.tools.workspace import Workspace
+from shared.shown import code_span
 
 if TYPE_CHECKING:
     from anyio.abc import Process
@@ -26,16 +31,10 @@ SHOWN_EVERY_S = 0.5
 #: What the helpers of a command (a `tee` behind it) have to end in after it, and what is then left in the pipe.
 LAST_WORDS_S = 1.0
 LEFT_RUNNING = "\n[what the command left running in the background was ended with it]"
-#: With any of these a line can do more than its first words say, so it is never allowed by them.
+#: A longer line is cut in titles: the question holds it whole.
+TITLE_LENGTH = 120
+#: A line with any of these is the shell's.
 SHELL_SIGNS = frozenset(";&|<>`$\n\r(){}*?~!#\\")
-
-#: Programs whose first argument says nothing about what will happen.
-LAUNCHERS = frozenset(
-    {"sudo", "doas", "env", "sh", "bash", "zsh", "xargs", "time", "nohup", "python", "python3", "node", "npx", "uvx"}
-    | {"nice", "timeout", "watch", "ssh", "command", "exec", "setsid", "perl", "ruby"}
-)
-#: Verbs that run whatever comes after them (`uv run`, `docker exec`), whichever program has them.
-RUNNING_VERBS = frozenset({"run", "exec", "dlx", "x"})
 
 
 class RunCommand:
@@ -53,8 +52,15 @@ class RunCommand:
         """See Tool."""
         line = text(arguments, "command").strip()
         program, given = split(line)
-        cwd = str(workspace.resolve("."))
-        command = Command(program=program, arguments=given, cwd=cwd, output_limit=OUTPUT_BYTES)
+        found = await anyio.to_thread.run_sync(looks_by, line, workspace.roots)
+        command = Command(
+            program=found or program,
+            arguments=given,
+            cwd=str(workspace.resolve(".")),
+            output_limit=OUTPUT_BYTES,
+            environment=HARDENED[program] if found else {},
+            withheld=workspace.secrets,
+        )
 
         async def effect(show: ShowItems) -> Outcome:
             if workspace.face.runs_terminals:
@@ -62,7 +68,13 @@ class RunCommand:
             finished = await run_here(command, lambda output: show([TextItem(text=workspace.cut(output))]))
             return _told(finished, workspace)
 
-        return Plan(title=f"`{line}`", kind="execute", effect=effect, grant=grant_of(line))
+        return Plan(
+            title=code_span(line, TITLE_LENGTH),
+            kind="execute",
+            details=[TextItem(text=line)],
+            effect=effect,
+            grant=command_grant(line, looks=bool(found)),
+        )
 
 
 def split(line: str) -> tuple[str, list[str]]:
@@ -79,17 +91,27 @@ def split(line: str) -> tuple[str, list[str]]:
     return ("cmd", ["/c", line]) if sys.platform == "win32" else ("/bin/sh", ["-c", line])
 
 
-def grant_of(line: str) -> str:
-    """What "always" allows: the program and its verb (`git status`), else this very line; "" for neither.
+def looks_by(line: str, roots: Sequence[str]) -> str:
+    """The program file of a line of the table of commands that only look, "" for any other line.
 
-    A program that runs another one is allowed by its whole line only.
+    A program that lies in the workspace is whatever was written there, whatever its name.
     """
-    words = line.split()
-    if not words or SHELL_SIGNS.intersection(line):
+    verb = looking_verb(line)
+    found = None if verb is None else on_path(verb[0], None)
+    if found is None or not os.path.isabs(found):
         return ""
-    launches = words[0].rpartition("/")[2] in LAUNCHERS or RUNNING_VERBS.intersection(words[1:2])
-    plain = len(words) > 1 and words[1].isidentifier() and not launches
-    return "run " + " ".join(words[:2] if plain else words)
+    if sys.platform == "win32" and not found.lower().endswith(".exe"):
+        return ""
+    real = Path(os.path.realpath(found))
+    inside = any(place.is_relative_to(os.path.realpath(root)) for root in roots for place in (Path(found), real))
+    return "" if inside else found
+
+
+def environment(command: Command) -> dict[str, str]:
+    """What a command is given of the bridge's environment. On Windows names differ by more than their case."""
+    withheld = {name.upper() for name in command.withheld} if sys.platform == "win32" else command.withheld
+    kept = {name: value for name, value in os.environ.items() if name not in withheld}
+    return {**kept, **command.environment}
 
 
 async def _in_editor(command: Command, workspace: Workspace, show: ShowItems) -> Outcome:
@@ -124,7 +146,12 @@ async def run_here(command: Command, on_output: Callable[[str], None]) -> Finish
     leash = Leash()
     try:
         process = await leash.spawn(
-            command.program, command.arguments, cwd=command.cwd, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT
+            command.program,
+            command.arguments,
+            cwd=command.cwd,
+            environ=environment(command),
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
         )
     except OSError as error:
         raise ToolFailed(f"{command.program} cannot be run: {error.strerror}") from error

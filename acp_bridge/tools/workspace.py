@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,13 @@ import anyio.to_thread
 
 from acp_bridge.session.face import ToolFailed
 from acp_bridge.tools import paths
-from shared.content import replace_content
+from acp_bridge.tools.protected_places import reason_to_ask
+from shared.content import replace_content_in
+
+if sys.platform == "win32":
+    from acp_bridge.tools.parent_folder_windows import parent_folder
+else:
+    from acp_bridge.tools.parent_folder import parent_folder
 
 if TYPE_CHECKING:
     from acp_bridge.session.face import Face
@@ -24,17 +31,36 @@ ANY_WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 class Workspace:
-    """`roots` are absolute, the working folder first. `limit` is how many characters one result may have."""
+    """`roots` are absolute, the working folder first. `limit` is how many characters one result may have.
 
-    def __init__(self, conversation: str, roots: Sequence[str], face: Face, limit: int) -> None:
+    `secrets` names the variables of the environment that no command is given.
+    """
+
+    def __init__(
+        self,
+        conversation: str,
+        roots: Sequence[str],
+        face: Face,
+        limit: int,
+        secrets: frozenset[str] = frozenset(),
+    ) -> None:
         self.conversation = conversation
         self.roots = list(roots)
         self.face = face
         self.limit = limit
+        self.secrets = secrets
 
     def resolve(self, path: str) -> Path:
         """See acp_bridge.tools.paths.resolve."""
         return paths.resolve(path, self.roots)
+
+    def locate(self, path: str) -> paths.Location:
+        """See acp_bridge.tools.paths.locate."""
+        return paths.locate(path, self.roots)
+
+    async def reason_to_ask(self, path: str, place: paths.Location) -> str:
+        """See acp_bridge.tools.protected_places.reason_to_ask."""
+        return await anyio.to_thread.run_sync(reason_to_ask, path, place.path, self.roots)
 
     def shown(self, path: Path) -> str:
         """See acp_bridge.tools.paths.shown."""
@@ -59,12 +85,19 @@ class Workspace:
         return cut, cut != text or not whole
 
     async def read_or_none(self, path: Path) -> str | None:
-        """The text of a file, None when there is no such file. Raises ToolFailed."""
+        """The text of a file, None when there is no such file, nor text for it in the editor. Raises ToolFailed."""
         try:
             there = await anyio.to_thread.run_sync(path.exists)
         except OSError as error:
             raise ToolFailed(f"{path.name} cannot be looked at: {error.strerror}") from error
-        return await self.read(path) if there else None
+        if there:
+            return await self.read(path)
+        if not self.face.reads_files:
+            return None
+        try:
+            return await self.read(path) or None  # never saved, but open in the editor
+        except ToolFailed:
+            return None  # the editor does not have it either
 
     async def read_exact(self, path: Path) -> str:
         """The text of a file that is to be written back. Raises ToolFailed where it would not come back the same."""
@@ -72,12 +105,17 @@ class Workspace:
             await anyio.to_thread.run_sync(check_encoding, path)
         return await self.read(path)
 
-    async def write(self, path: Path, text: str) -> None:
-        """Replace or create a file. Raises ToolFailed."""
-        if self.face.writes_files:
-            await self.face.write_file(self.conversation, str(path), text)
+    async def write(self, place: paths.Location, text: str) -> None:
+        """Replace or create a file at the place it was resolved to, or nowhere. Raises ToolFailed.
+
+        An editor that gives no text of its own is not written through: its unsaved text would be lost unseen, where a
+        file that changes on disk is a conflict that it shows.
+        """
+        if self.face.writes_files and self.face.reads_files:
+            await anyio.to_thread.run_sync(check_place, place)
+            await self.face.write_file(self.conversation, str(place.path), text)
         else:
-            await anyio.to_thread.run_sync(write_text, path, text)
+            await anyio.to_thread.run_sync(write_text, place, text)
 
     def cut(self, text: str) -> str:
         """The text within the limit, its middle left out and said. Names of files may hold what no text can."""
@@ -137,16 +175,34 @@ def read_ends(path: Path, limit: int) -> tuple[str, bool]:
     return f"{first}\n[... {left} bytes left out ...]\n{last}", False
 
 
-def write_text(path: Path, text: str) -> None:
+def check_place(place: paths.Location) -> None:
+    """Raises ToolFailed for a path that leads elsewhere than when it was resolved."""
+    try:
+        place.require_same()
+    except OSError as error:
+        raise ToolFailed(f"{place.path.name} cannot be written: {error.strerror}") from error
+
+
+def write_text(place: paths.Location, text: str) -> None:
     """Write a file, keeping all but its content. Raises ToolFailed, also for one that nobody may write: moving over it
     needs no right to it.
     """
+    name = place.path.name
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and (not path.stat().st_mode & ANY_WRITE or not os.access(path, os.W_OK)):
-            raise ToolFailed(f"{path.name} is read-only")
-        replace_content(path, text.encode("utf-8"))
+        data = text.encode("utf-8")
+        with parent_folder(place) as (folder, file):
+            if _read_only(folder, file):
+                raise ToolFailed(f"{name} is read-only")
+            replace_content_in(folder, file, data)
     except UnicodeEncodeError as error:
-        raise ToolFailed(f"{path.name} cannot be written: the text has half of a character in it") from error
+        raise ToolFailed(f"{name} cannot be written: the text has half of a character in it") from error
     except OSError as error:
-        raise ToolFailed(f"{path.name} cannot be written: {error.strerror}") from error
+        raise ToolFailed(f"{name} cannot be written: {error.strerror}") from error
+
+
+def _read_only(folder: int | None, file: str) -> bool:
+    try:
+        mode = os.stat(file, dir_fd=folder, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return False
+    return not mode & ANY_WRITE or not os.access(file, os.W_OK, dir_fd=folder)

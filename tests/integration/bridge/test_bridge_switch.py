@@ -104,6 +104,7 @@ async def test_an_editor_that_cannot_ask_has_not_consented(bench: Bench) -> None
         with pytest.raises(ModeldError) as refused:
             await client.prompt(session, "hi")
         assert refused.value.kind == "consent_declined"
+        assert "this editor cannot ask for permission" in refused.value.message
 
 
 async def test_waiting_goes_when_the_other_is_done(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,10 +18,11 @@ from acp_bridge.session.face import Command, Finished, ToolFailed
 from acp_bridge.tools import permission
 from acp_bridge.tools.base import Plan
 from acp_bridge.tools.changing import EditFile, WriteFile, replaced
+from acp_bridge.tools.grants import EDITS, Grant
 from acp_bridge.tools.looking import FindFiles, ListFolder, ReadFile, SearchText
-from acp_bridge.tools.paths import resolve
+from acp_bridge.tools.paths import locate, resolve
 from acp_bridge.tools.planning import UpdatePlan
-from acp_bridge.tools.running import RunCommand, grant_of, run_here, split
+from acp_bridge.tools.running import RunCommand, run_here, split
 from acp_bridge.tools.workspace import Workspace, write_text
 
 pytestmark = pytest.mark.anyio
@@ -239,7 +240,7 @@ def test_a_file_that_nobody_may_write_is_not_moved_over(tmp_path: Path) -> None:
     file.write_text("kept")
     file.chmod(0o444)
     with pytest.raises(ToolFailed, match="read-only"):
-        write_text(file, "lost")
+        write_text(locate("f.py", [str(tmp_path)]), "lost")
     assert file.read_text() == "kept"
     assert list(tmp_path.iterdir()) == [file]
 
@@ -473,30 +474,6 @@ def test_a_line_with_shell_signs_is_the_shells() -> None:
         split("echo 'open")
 
 
-@pytest.mark.parametrize(
-    ("line", "grant"),
-    [
-        ("git status -s", "run git status"),
-        ("ls -la", "run ls -la"),
-        ("sudo rm x", "run sudo rm x"),
-        ("make", "run make"),
-        ("make test", "run make test"),
-        ("", ""),
-        ("uv run pytest", "run uv run pytest"),
-        ("docker exec box ls", "run docker exec box ls"),
-        ("/usr/bin/env ls", "run /usr/bin/env ls"),
-        ("timeout ten make", "run timeout ten make"),
-        ("python /tmp/x.py", "run python /tmp/x.py"),
-        ("git status; rm -rf /", ""),
-        ("git status\nrm x", ""),
-        ("echo $(rm x)", ""),
-        ("cat < a", ""),
-    ],
-)
-def test_what_always_covers(line: str, grant: str) -> None:
-    assert grant_of(line) == grant
-
-
 # --- permission --------------------------------------------------------------------------------
 
 
@@ -504,27 +481,32 @@ async def _nothing(show: Any) -> Any:
     return None
 
 
-def plan(grant: str) -> Plan:
+MAKE = Grant("line", "make", "exactly `make`")
+
+
+def plan(grant: Grant | None) -> Plan:
     return Plan(title="t", kind="edit", effect=_nothing, grant=grant)
 
 
 @pytest.mark.parametrize(
     ("mode", "grant", "changes", "allowed", "verdict"),
     [
-        ("ask", "", False, set(), "allow"),
-        ("ask", "edit", True, {"edit"}, "refuse"),
-        ("code", "edit", True, set(), "ask"),
-        ("code", "edit", True, {"edit"}, "allow"),
-        ("auto", "edit", True, set(), "allow"),
-        ("auto", "run make", True, set(), "ask"),
-        ("auto", "run make", True, {"run make"}, "allow"),
-        ("auto", "", True, {""}, "ask"),
+        ("ask", None, False, set(), "allow"),
+        ("ask", EDITS, True, {EDITS}, "refuse"),
+        ("code", EDITS, True, set(), "ask"),
+        ("code", EDITS, True, {EDITS}, "allow"),
+        ("auto", EDITS, True, set(), "allow"),
+        ("auto", MAKE, True, {EDITS}, "ask"),
+        ("auto", MAKE, True, {MAKE}, "allow"),
+        ("code", None, True, {EDITS, MAKE}, "ask"),
+        ("auto", None, True, {EDITS, MAKE}, "ask"),
     ],
 )
-def test_who_is_asked(mode: Any, grant: str, changes: bool, allowed: set[str], verdict: str) -> None:
+def test_who_is_asked(mode: Any, grant: Grant | None, changes: bool, allowed: set[Grant], verdict: str) -> None:
     assert permission.judge(mode, plan(grant), changes=changes, allowed=allowed) == verdict
 
 
 def test_what_cannot_be_named_can_only_be_allowed_once() -> None:
-    assert [answer.kind for answer in permission.question("c", plan("")).answers] == ["allow_once", "reject_once"]
-    assert len(permission.question("c", plan("edit")).answers) == 3
+    kinds = [answer.kind for answer in permission.question("c", plan(None), {}).answers]
+    assert kinds == ["allow_once", "reject_once"]
+    assert len(permission.question("c", plan(EDITS), {}).answers) == 3

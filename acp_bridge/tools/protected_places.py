@@ -1,0 +1,106 @@
+"""Which files of a workspace run code, as it stands on disk: by their names, by links to them, by what git says."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from acp_bridge.tools.paths import spelled
+from acp_bridge.tools.protected import GIT, HOOK, runs_code
+
+#: Folders whose entries are often links to files with harmless names, beside the workspace's own.
+_LINKED_FROM = (".git/hooks", ".husky", ".githooks", ".vscode", ".zed", ".idea", ".github/workflows", ".config")
+#: A folder with more entries is not looked through: nobody keeps so many hooks or settings.
+MOST_ENTRIES = 10_000
+_READ_BYTES = 64 * 1024
+_HOOKS_PATH = re.compile(r"^\s*hookspath\s*=\s*(?P<path>.+?)\s*$", re.IGNORECASE | re.MULTILINE)
+_PROGRAMS = "a folder that programs are started from"
+
+
+def reason_to_ask(asked: str, real: Path, roots: Sequence[str]) -> str:
+    """Why the file `real` (its links resolved) runs code, "" when it does not. `asked` is its path as it was given."""
+    named = Path(os.path.normpath(spelled(asked, roots)))
+    for root in roots:
+        for path, base in ((real, Path(os.path.realpath(root))), (named, Path(root))):
+            if reason := _by_names(path, base):
+                return reason
+    if _on_path(real.parent):
+        return _PROGRAMS
+    return next((reason for root in roots for reason in _by_links(real, Path(root))), "")
+
+
+def _by_names(path: Path, root: Path) -> str:
+    """The folders above the workspace's own say nothing, but for its name and its parent's, and a git folder."""
+    if not path.is_relative_to(root):
+        return ""
+    above = [*(part for part in root.parts if part == ".git"), *root.parts[-2:]]
+    return runs_code([*above, *path.relative_to(root).parts])
+
+
+def _on_path(folder: Path) -> bool:
+    places = filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep))
+    return any(Path(os.path.realpath(place)) == folder for place in places)
+
+
+def _by_links(real: Path, root: Path) -> Iterator[str]:
+    """Reasons why `real` is what a file that runs code leads to."""
+    numbers = _numbers(real)
+    for entry in _entries(root):
+        reason = runs_code(Path(entry.path).relative_to(root).parts)
+        if not reason:
+            continue
+        try:
+            if entry.is_symlink():
+                target = Path(os.path.realpath(entry.path))
+                if real == target or real.is_relative_to(target):
+                    yield reason
+            elif numbers is not None and entry.inode() == numbers[1] and _numbers(Path(entry.path)) == numbers:
+                yield reason
+        except OSError:
+            continue  # gone meanwhile
+    yield from _by_git(real, root)
+
+
+def _numbers(path: Path) -> tuple[int, int] | None:
+    """What tells two names of one file; None for a file with one name."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if found.st_nlink > 1 and stat.S_ISREG(found.st_mode) else None
+
+
+def _entries(root: Path) -> Iterator[os.DirEntry[str]]:
+    for folder in (root, *(root / name for name in _LINKED_FROM)):
+        try:
+            with os.scandir(folder) as found:
+                for _, entry in zip(range(MOST_ENTRIES), found, strict=False):
+                    yield entry
+        except OSError:
+            continue  # there is no such folder
+
+
+def _by_git(real: Path, root: Path) -> Iterator[str]:
+    """The folder of git's own that a `.git` file names, and the folder that the hooks are taken from."""
+    settings = root / ".git" / "config"
+    pointer = _text(root / ".git").partition("gitdir:")[2].strip()
+    if pointer:
+        folder = Path(os.path.realpath(root / pointer))
+        settings = folder / "config"
+        if real.is_relative_to(folder):
+            yield GIT
+    for found in _HOOKS_PATH.finditer(_text(settings)):
+        hooks = Path(os.path.realpath(root / os.path.expanduser(found["path"].strip('"'))))
+        if real.parent == hooks:
+            yield HOOK
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(_READ_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""

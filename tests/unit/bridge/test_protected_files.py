@@ -1,0 +1,125 @@
+"""Files that make tools run code ask each time, in every mode and spelling; plain files do not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_bridge.tools import permission
+from acp_bridge.tools.changing import EditFile, WriteFile
+from acp_bridge.tools.grants import EDITS
+from acp_bridge.tools.protected import runs_code
+from acp_bridge.tools.workspace import Workspace
+from protected_names import PLAIN, RUNS_CODE, SPELLINGS
+
+pytestmark = [pytest.mark.anyio, pytest.mark.unit]
+
+
+class NoFace:
+    """An editor that offers nothing."""
+
+    client = "tester"
+    reads_files = writes_files = runs_terminals = False
+
+
+def workspace(*roots: Path) -> Workspace:
+    face: Any = NoFace()
+    return Workspace("c", [str(root) for root in roots], face, 4000)
+
+
+async def verdict(place: Workspace, path: str, mode: Any = "auto") -> str:
+    """With "all edits" allowed for the session already."""
+    plan = await WriteFile().plan({"path": path, "content": "x"}, place)
+    found = permission.judge(mode, plan, changes=True, allowed={EDITS})
+    assert (found == "ask") == (len(permission.question("c", plan, {}).answers) == 2), (
+        "what asks each time has no always"
+    )
+    assert (found == "ask") == ("run" in plan.title.partition(" (")[2] or "start" in plan.title.partition(" (")[2])
+    return found
+
+
+@pytest.mark.parametrize("mode", ["code", "auto"])
+@pytest.mark.parametrize("path", RUNS_CODE)
+async def test_a_file_that_runs_code_asks_in_every_mode(tmp_path: Path, path: str, mode: str) -> None:
+    assert await verdict(workspace(tmp_path), path, mode) == "ask"
+
+
+@pytest.mark.parametrize("path", SPELLINGS)
+def test_every_spelling_of_it_asks(path: str) -> None:
+    assert runs_code(path.split("/"))
+
+
+@pytest.mark.parametrize("path", PLAIN)
+async def test_a_plain_file_is_written_unasked(tmp_path: Path, path: str) -> None:
+    assert await verdict(workspace(tmp_path), path) == "allow"
+
+
+async def test_the_question_names_what_the_file_does(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "config").write_text("a")
+    plan = await EditFile().plan({"path": ".git/config", "old": "a", "new": "b"}, workspace(tmp_path))
+    assert permission.question("c", plan, {}).title == "Edit .git/config (git, which can run programs)"
+
+
+@pytest.mark.parametrize("path", ["sub/../.git/config", "./.vscode/tasks.json", "x/./../.envrc"])
+async def test_a_way_round_asks(tmp_path: Path, path: str) -> None:
+    assert await verdict(workspace(tmp_path), path) == "ask"
+
+
+async def test_links_are_seen_from_both_ends(tmp_path: Path) -> None:
+    (tmp_path / ".git" / "hooks").mkdir(parents=True)
+    (tmp_path / "settings").mkdir()
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "check.sh").write_text("")
+    (tmp_path / "scripts" / "other.sh").write_text("")
+    (tmp_path / "shared.env").write_text("")
+    (tmp_path / "way").symlink_to(".git")
+    (tmp_path / ".vscode").symlink_to("settings")
+    (tmp_path / ".git" / "hooks" / "pre-commit").symlink_to("../../scripts/check.sh")
+    os.link(tmp_path / "shared.env", tmp_path / ".envrc")
+    place = workspace(tmp_path)
+    for path in ("way/config", ".vscode/tasks.json", "settings/tasks.json", "scripts/check.sh", "shared.env"):
+        assert await verdict(place, path) == "ask", path
+    for path in ("scripts/other.sh", "settings.json"):
+        assert await verdict(place, path) == "allow", path
+
+
+async def test_the_folders_that_git_names_ask(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path / "a")], check=True)
+    subprocess.run(["git", "-C", str(tmp_path / "a"), "config", "core.hooksPath", "tools/run"], check=True)
+    (tmp_path / "b" / "data").mkdir(parents=True)
+    (tmp_path / "b" / ".git").write_text("gitdir: data\n")
+    for path in ("tools/run/pre-commit", "tools/run/post-merge"):
+        assert await verdict(workspace(tmp_path / "a"), path) == "ask"
+    assert await verdict(workspace(tmp_path / "a"), "tools/x") == "allow"
+    assert await verdict(workspace(tmp_path / "b"), "data/config") == "ask"
+    assert await verdict(workspace(tmp_path / "b"), "other/config") == "allow"
+
+
+async def test_a_folder_of_programs_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path / 'venv' / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    place = workspace(tmp_path)
+    assert await verdict(place, "venv/bin/git") == "ask"
+    assert await verdict(place, "venv/lib/x.py") == "allow"
+
+
+async def test_a_workspace_inside_such_a_folder_asks_and_a_checkout_below_one_does_not(tmp_path: Path) -> None:
+    for folder in (".git/hooks", ".vscode", ".github/workflows", ".claude/worktrees/one"):
+        (tmp_path / folder).mkdir(parents=True)
+    for folder in (".git/hooks", ".vscode", ".github/workflows"):
+        assert await verdict(workspace(tmp_path / folder), "x") == "ask", folder
+    assert await verdict(workspace(tmp_path / ".claude/worktrees/one"), "x.py") == "allow"
+    outer = workspace(tmp_path / ".claude/worktrees/one", tmp_path)
+    assert await verdict(outer, str(tmp_path / ".vscode" / "x")) == "ask", "a second root"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the bit is POSIX's")
+async def test_what_is_asked_for_is_asked_for_once_each(tmp_path: Path) -> None:
+    """There is no grant: the second edit of the same file asks again."""
+    plan = await WriteFile().plan({"path": ".envrc", "content": "x"}, workspace(tmp_path))
+    assert plan.grant is None
