@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ import anyio.to_thread
 import msgspec
 
 from acp_bridge.mcp.asking import Asking
+from acp_bridge.mcp.names import server_names, tool_names
 from acp_bridge.mcp.secrets import ServerSecrets, request_of
 from acp_bridge.mcp.tool import McpTool, reason_of
 from acp_bridge.session.face import ToolFailed
@@ -28,10 +29,17 @@ from shared.shown import one_line
 if TYPE_CHECKING:
     from acp_bridge.session.forms import AsksForms
 
-#: How long the first turn waits for the servers; one that is later is there at the next turn.
+#: How long turns wait for the servers, all together; one that is later is there at the next turn.
 READY_LIMIT_S = 10.0
+#: A wait shorter than this is not worth a card.
+SHOWN_AFTER_S = 1.0
+#: What one server may offer. Models take fewer; a server that lists for ever must come to an end.
+MOST_TOOLS = 256
+MOST_PAGES = 64
 #: A remote server must take the connection within this time, as a local one must start.
 CONNECT_LIMIT_S = 30.0
+#: Characters of why a server is not available.
+REASON_LENGTH = 500
 
 
 class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,26 +62,60 @@ class McpServers:
         self._cwd = cwd
         self._conversation = conversation
         self._forms = forms
+        self._shown = server_names([spec.name for spec in specs])
         self._tools: dict[int, list[McpTool]] = {}
+        self._names: dict[tuple[int, str], str] = {}
+        self._waits_until: float | None = None
         self._settled = [anyio.Event() for _ in specs]
         self._closing = anyio.Event()
-        self._started = False
         self._problems: list[str] = []
 
-    def tools(self) -> list[McpTool]:
-        """The tools of every server that is up, in the order the editor named the servers; one of each name."""
-        found = [tool for place in sorted(self._tools) for tool in self._tools[place]]
-        return list({tool.name: tool for tool in reversed(found)}.values())[::-1]
+    @property
+    def specs(self) -> list[ServerSpec]:
+        """As the editor named them."""
+        return self._specs
 
-    async def ready(self, group: anyio.abc.TaskGroup) -> None:
-        """Start them in `group`, once, and wait until each is up or has failed; bounded."""
-        if not self._started:
-            self._started = True
+    def tools(self, taken: Collection[str]) -> list[McpTool]:
+        """The tools of every server that is up, in the order the editor named the servers, under names of their own.
+
+        None is called as in `taken`; a tool keeps the name that it once had.
+        """
+        found = [((place, tool.tool), tool) for place in sorted(self._tools) for tool in self._tools[place]]
+        fresh = {key: (self._specs[key[0]].name, tool.name) for key, tool in found if key not in self._names}
+        named = tool_names(list(fresh.values()), {*taken, *self._names.values()})
+        self._names.update(zip(fresh, named, strict=True))
+        return [tool.named(self._names[key]) for key, tool in found]
+
+    async def ready(self, group: anyio.abc.TaskGroup, show: Callable[[str], None]) -> None:
+        """Start them in `group`, once, and wait until each is up or has failed: READY_LIMIT_S over all turns.
+
+        `show` is told what a longer wait is for.
+        """
+        now = anyio.current_time()
+        if self._waits_until is None:
+            self._waits_until = now + READY_LIMIT_S
             for place, spec in enumerate(self._specs):
                 group.start_soon(self._run, place, spec)
-        with anyio.move_on_after(READY_LIMIT_S):
+        if now >= self._waits_until:
+            return
+        await self._settle(min(now + SHOWN_AFTER_S, self._waits_until))
+        if late := self._late():
+            show(f"Waiting for the MCP server{'s' * (len(late) > 1)} {', '.join(late)}")
+            await self._settle(self._waits_until)
+        self._problems += [
+            f"The MCP server {name} has not answered within {READY_LIMIT_S:.0f} s. This goes on without it; its tools "
+            "are there once it has."
+            for name in self._late()
+        ]
+
+    async def _settle(self, until: float) -> None:
+        with anyio.CancelScope(deadline=until):
             for settled in self._settled:
                 await settled.wait()
+
+    def _late(self) -> list[str]:
+        names = zip(self._shown, self._settled, strict=True)
+        return [one_line(name) for name, settled in names if not settled.is_set()]
 
     def close(self) -> None:
         """End the processes and connections soon."""
@@ -90,48 +132,77 @@ class McpServers:
             await self._serve(place, spec, secrets)
         except Exception as error:
             if not self._closing.is_set():
-                reason = secrets.problem(reason_of(error))
-                self._problems.append(one_line(f"The MCP server {spec.name} is not available: {reason}"))
+                reason = one_line(secrets.problem(reason_of(error)), REASON_LENGTH)
+                self._problems.append(f"The MCP server {one_line(self._shown[place])} is not available: {reason}")
         finally:
             self._tools.pop(place, None)
             self._settled[place].set()
 
     async def _serve(self, place: int, spec: ServerSpec, secrets: ServerSecrets) -> None:
-        asking = None if self._forms is None else Asking(spec.name, self._conversation, self._forms, secrets.answer)
-        async with _connected(spec, self._cwd, None if asking is None else asking.answer) as session:
-            listed = await _every_tool(session)
-            self._tools[place] = [McpTool(session, spec.name, tool, asking, secrets) for tool in listed]
+        shown = self._shown[place]
+        asking = None if self._forms is None else Asking(shown, self._conversation, self._forms, secrets.answer)
+        async with _connected(spec, self._cwd, None if asking is None else asking.answer) as (session, ended):
+            with anyio.fail_after(CONNECT_LIMIT_S):
+                listed, more = await _every_tool(session)
+            if more:
+                self._problems.append(f"The MCP server {one_line(shown)} {more}; the tools before that are used.")
+            self._tools[place] = [McpTool(session, shown, place, tool, asking, secrets) for tool in listed]
             self._settled[place].set()
-            await self._closing.wait()
+            await self._over(ended)
+
+    async def _over(self, ended: anyio.Event) -> None:
+        """Until the session is closed. Raises ToolFailed when the server ends by itself."""
+        async with anyio.create_task_group() as group:
+
+            async def closing() -> None:
+                await self._closing.wait()
+                group.cancel_scope.cancel()
+
+            group.start_soon(closing)
+            await ended.wait()
+            if not self._closing.is_set():
+                raise ToolFailed("it has ended; its tools are gone until the session is opened again")
 
 
-async def _every_tool(session: Any) -> list[Any]:
-    """All pages of the server's tools."""
-    found: list[Any] = []
-    cursor = None
-    while True:
-        page = await session.list_tools(**({} if cursor is None else {"cursor": cursor}))
-        found += page.tools
+async def _every_tool(session: Any) -> tuple[list[Any], str]:
+    """The server's tools from all of its pages, each name once, and what was wrong with the list ("": nothing)."""
+    types = await _load("mcp.types")
+    found: dict[str, Any] = {}
+    seen: set[str] = set()
+    cursor: str | None = None
+    for _ in range(MOST_PAGES):
+        page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
+        for tool in page.tools:
+            found.setdefault(tool.name, tool)
+        if len(found) > MOST_TOOLS:
+            return list(found.values())[:MOST_TOOLS], f"lists more than {MOST_TOOLS} tools"
         cursor = page.next_cursor
         if not cursor:
-            return found
+            return list(found.values()), ""
+        if cursor in seen:
+            return list(found.values()), "lists its tools in a circle"
+        seen.add(cursor)
+    return list(found.values()), f"lists its tools on more than {MOST_PAGES} pages"
 
 
 @asynccontextmanager
-async def _connected(spec: ServerSpec, cwd: str, on_elicit: Any) -> AsyncIterator[Any]:
-    """A session with the server, initialized. Raises ToolFailed with the reason in words, and the SDK's errors."""
+async def _connected(spec: ServerSpec, cwd: str, on_elicit: Any) -> AsyncIterator[tuple[Any, anyio.Event]]:
+    """A session with the server, initialized, and its end as far as that can be seen.
+
+    Raises ToolFailed with the reason in words, and the SDK's errors.
+    """
     if spec.kind == "stdio":
-        async with _stdio(spec, cwd, on_elicit) as session:
-            yield session
+        async with _stdio(spec, cwd, on_elicit) as (session, ended):
+            yield session, ended
     elif spec.kind == "http":
         async with _http(spec, on_elicit) as session:
-            yield session
+            yield session, anyio.Event()
     else:
         raise ToolFailed(f"{spec.kind} servers are not supported")
 
 
 @asynccontextmanager
-async def _stdio(spec: ServerSpec, cwd: str, on_elicit: Any) -> AsyncIterator[Any]:
+async def _stdio(spec: ServerSpec, cwd: str, on_elicit: Any) -> AsyncIterator[tuple[Any, anyio.Event]]:
     from acp_bridge.mcp.stdio import stdio_server
 
     sdk, transport = await _load("mcp"), await _load("mcp.client.stdio")
@@ -142,7 +213,7 @@ async def _stdio(spec: ServerSpec, cwd: str, on_elicit: Any) -> AsyncIterator[An
             try:
                 async with sdk.ClientSession(server.reading, server.writing, elicitation_callback=on_elicit) as session:
                     await _initialized(session)
-                    yield session
+                    yield session, server.ended
             except Exception as error:
                 said = f"; it said: {server.said}" if server.said else ""
                 raise ToolFailed(f"{reason_of(error)}{said}") from error

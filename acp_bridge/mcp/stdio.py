@@ -35,6 +35,7 @@ class StdioServer:
         self._leash = leash
         self._types = types
         self._tail = bytearray()
+        self.ended = anyio.Event()  # it says nothing more
         self._reading_end, self.reading = anyio.create_memory_object_stream[Any](0)
         self.writing, self._writing_end = anyio.create_memory_object_stream[Any](0)
 
@@ -61,6 +62,7 @@ class StdioServer:
                         await self._reading_end.send(error)
                     else:
                         await self._reading_end.send(SessionMessage(message))
+        self.ended.set()
 
     async def write_input(self) -> None:
         """What the session sends, to its standard input."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
+import json
 from contextlib import AbstractContextManager, nullcontext
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -11,6 +12,7 @@ import anyio
 from acp_bridge.session.events import TextItem
 from acp_bridge.session.face import ToolFailed
 from acp_bridge.tools.base import Outcome, Plan, ShowItems
+from acp_bridge.tools.grants import tool_grant
 from shared.nesting import too_deep
 
 if TYPE_CHECKING:
@@ -19,28 +21,39 @@ if TYPE_CHECKING:
     from acp_bridge.tools.workspace import Workspace
 
 CALL_LIMIT_S = 120.0
-#: Names of tools as models and templates take them.
-PLAIN = re.compile(r"[^A-Za-z0-9_-]")
-NAME_LENGTH = 64
 
 
 class McpTool:
-    """It asks permission unless the server says that it only reads."""
+    """It always asks permission: what a server says of its own tool (that it only reads) is its word alone.
 
-    def __init__(self, session: Any, server: str, tool: Any, asking: Asking | None, secrets: ServerSecrets) -> None:
+    `server` is how people tell it from the others, `place` which of the session's servers it is, `tool` what the server
+    calls it; `name` is the model's.
+    """
+
+    changes = True
+
+    def __init__(
+        self, session: Any, server: str, place: int, tool: Any, asking: Asking | None, secrets: ServerSecrets
+    ) -> None:
         self._session = session
-        self._server = server
-        self._tool = tool.name
         self._asking = asking
         self._secrets = secrets
         clean = secrets.answer.value
-        self._shown = clean(tool.name)
-        self.name = PLAIN.sub("_", f"{server}_{self._shown}")[:NAME_LENGTH]
-        self.description = clean(tool.description or tool.name)
+        self.server = server
+        self.tool: str = tool.name
+        self.name: str = clean(tool.name)
+        self.description: str = clean(tool.description or tool.name)
         # what nests too deeply for templates and grammars costs its description, not the turn
         schema = {"type": "object"} if too_deep(tool.input_schema) else tool.input_schema
         self.parameters: dict[str, Any] = clean(schema)
-        self.changes = not (tool.annotations is not None and tool.annotations.read_only_hint)
+        self._title = f"{server}: {self.name}"
+        self._grant = tool_grant(f"{place} {tool.name}", self.name, server)
+
+    def named(self, name: str) -> McpTool:
+        """The same tool under the name that the model calls it by."""
+        named = copy(self)
+        named.name = name
+        return named
 
     async def plan(self, arguments: dict[str, Any], workspace: Workspace) -> Plan:
         """See acp_bridge.tools.base.Tool."""
@@ -48,8 +61,13 @@ class McpTool:
         async def effect(show: ShowItems) -> Outcome:
             return await self._call(arguments, workspace)
 
-        title = f"{self._server}: {self._shown}"
-        return Plan(title=title, kind="other", effect=effect, grant=f"mcp {self._server} {self._shown}")
+        return Plan(
+            title=self._title,
+            kind="other",
+            details=[TextItem(text=json.dumps(arguments, indent=1, ensure_ascii=False))] if arguments else [],
+            effect=effect,
+            grant=self._grant,
+        )
 
     def _asked_within(self, limit: anyio.CancelScope) -> AbstractContextManager[None]:
         return nullcontext() if self._asking is None else self._asking.during(limit)
@@ -57,7 +75,7 @@ class McpTool:
     async def _call(self, arguments: dict[str, Any], workspace: Workspace) -> Outcome:
         try:
             with anyio.fail_after(CALL_LIMIT_S) as limit, self._asked_within(limit):
-                result = await self._session.call_tool(self._tool, arguments)
+                result = await self._session.call_tool(self.tool, arguments)
         except TimeoutError as error:
             raise ToolFailed(f"it did not answer within {CALL_LIMIT_S:.0f} s") from error
         except Exception as error:

@@ -118,6 +118,6 @@ def command_grant(line: str, *, looks: bool) -> Grant | None:
     return Grant("line", line, shown)
 
 
-def tool_grant(server: str, place: int, tool: str, shown: str) -> Grant:
-    """What "always" allows for a tool of the server at this place, which people know as `shown`."""
-    return Grant("tool", f"{place}\0{server}\0{tool}", f"{code_span(tool, BUTTON_LENGTH)} of {shown}")
+def tool_grant(what: str, tool: str, server: str) -> Grant:
+    """What "always" allows for one tool of a server: `what` tells it from every other, the rest is how it is shown."""
+    return Grant("tool", what, f"{code_span(tool, BUTTON_LENGTH)} of {server}")

@@ -97,7 +97,8 @@ async def test_stdio_servers_and_their_end_with_the_session(bench: Bench) -> Non
         assert {"echo_look", "echo_change", "read_file"} <= offered(daemon)
         assert told(daemon)[:2] == ["> hi", "changed x"]
         assert told(daemon)[2].startswith("Error: Error executing tool fail")
-        assert [params["toolCall"]["title"] for _, params in client.asked] == ["echo: change", "echo: fail"]
+        asked = [params["toolCall"]["title"] for _, params in client.asked]
+        assert asked == ["echo: look", "echo: change", "echo: fail"]
         said = client.text()
         assert "The MCP server broken is not available: /no/such/server cannot be run: No such file" in said
         assert "The MCP server silent is not available" in said
@@ -144,11 +145,11 @@ async def test_opening_a_conversation_again_changes_its_servers(bench: Bench) ->
 
 async def test_two_servers_of_one_name(bench: Bench) -> None:
     async with running(bench) as daemon, bridge(bench) as client:
-        calling(daemon, ("echo_look", '{"text": "hi"}'))
+        calling(daemon, ("echo_look", '{"text": "hi"}'), ("echo_look_2", '{"text": "hi"}'))
         second = {**ECHO, "env": [{"name": "PREFIX", "value": "second "}]}
         await client.prompt(await begin(client, bench, ECHO, second), "hi")
-        assert [tool["function"]["name"] for tool in daemon.turns[0].tools].count("echo_look") == 1
-        assert told(daemon) == ["> hi"]
+        assert {"echo_look", "echo_look_2"} <= offered(daemon)
+        assert told(daemon) == ["> hi", "second hi"]
 
 
 async def test_http_servers(bench: Bench, http_server: str) -> None:
@@ -177,6 +178,8 @@ async def test_what_a_server_asks_the_user_is_a_form_of_the_editor(bench: Bench)
         answers: list[dict[str, Any]] = [{"action": "accept", "content": {"colour": "blue"}}, {"action": "decline"}]
 
         async def answer(method: str, params: dict[str, Any]) -> Any:
+            if method == "session/request_permission":
+                return await allow(method, params)
             assert method == "elicitation/create"
             assert params["sessionId"] == session
             assert (params["mode"], params["message"]) == ("form", "echo: Which colour?")
@@ -196,6 +199,8 @@ async def test_a_cancel_ends_the_form_too(bench: Bench) -> None:
         asked, taken_back = anyio.Event(), anyio.Event()
 
         async def never(method: str, params: dict[str, Any]) -> Any:
+            if method == "session/request_permission":
+                return await allow(method, params)
             asked.set()
             try:
                 await anyio.sleep_forever()
@@ -221,4 +226,4 @@ async def test_an_editor_without_forms_is_not_asked(bench: Bench) -> None:
         session = await begin(client, bench, ECHO)
         await client.prompt(session, "paint")
         assert told(daemon)[0].startswith("Error: ")
-        assert client.asked == []
+        assert [method for method, _ in client.asked] == ["session/request_permission"], "no form"

@@ -119,7 +119,7 @@ def test_a_mcp_tool_that_nests_too_deeply_is_still_offered() -> None:
         input_schema = nested(900)
 
     secrets = ServerSecrets(ServerSpec(name="server"), {})
-    assert McpTool(None, "server", Tool(), None, secrets).parameters == {"type": "object"}
+    assert McpTool(None, "server", 0, Tool(), None, secrets).parameters == {"type": "object"}
 
 
 def test_files_and_servers_that_nest_without_end_are_unreadable(tmp_path: Path) -> None:
