@@ -9,6 +9,7 @@ from modeld.output.emitter import Emitter
 from modeld.output.format import OutputFormat
 from modeld.output.grammar_values import Opened
 from modeld.output.markers import Markers
+from modeld.output.prose import Prose
 from modeld.output.reader import Reader, Steps
 from modeld.output.tools import ToolBook
 
@@ -32,6 +33,8 @@ class _Tagged:
         self._answer = Markers((*self._open, *self._close, *self._parsers, *self._noise))
         self._thought = Markers((*self._open, *self._close, *self._parsers))
         self._last = ""
+        self._prose = Prose()
+        self._spoken_of = 0  # openers that were text: as many closers are
 
     def run(self) -> Steps[None]:
         """The whole output, from what the prompt left open."""
@@ -49,7 +52,7 @@ class _Tagged:
             yield from self._marked(marker)
 
     def _marked(self, marker: str) -> Steps[None]:
-        if (yield from self._quoted()):
+        if (yield from self._quoted()) or self._is_spoken_of(marker):
             self._say(marker)
         elif marker in self._noise or marker in self._close:
             return
@@ -58,10 +61,27 @@ class _Tagged:
         else:
             yield from self._call(marker)
 
+    def _is_spoken_of(self, marker: str) -> bool:
+        """Whether a tag of thoughts stands in the answer as any word does: in code, or in the middle of a line.
+
+        A model thinks again at the begin of a line alone. A closer right behind a word is the end of thoughts that
+        were never opened.
+        """
+        prose = self._prose
+        if marker in self._open:
+            text = prose.in_code or not (prose.at_line or not prose.begun)
+            self._spoken_of += text
+            return text
+        if marker not in self._close or not prose.begun:
+            return False
+        text = prose.in_code or self._spoken_of > 0 or not (prose.at_line or prose.after_word)
+        self._spoken_of = max(self._spoken_of - 1, 0)
+        return text
+
     def _call(self, opener: str) -> Steps[None]:
         self._out.opened = Opened(self._reader.rest, opener=opener)
         yield from self._parsers[opener](self._reader, self._out, self._book, opener)
-        self._last = ""
+        self._begin_anew()
 
     def _reasoning(self) -> Steps[None]:
         """Thoughts up to the closer that matches the opener; a tool call at the begin of a line ends them too."""
@@ -90,7 +110,11 @@ class _Tagged:
                 yield from self._call(marker)
                 return
         out.close_reasoning()
-        self._last = ""
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Text behind a call or a thought is an answer of its own."""
+        self._last, self._prose, self._spoken_of = "", Prose(), 0
 
     def _bare_calls(self) -> Steps[None]:
         """Some models write the call's JSON and nothing else."""
@@ -115,6 +139,7 @@ class _Tagged:
     def _say(self, text: str) -> None:
         if text:
             self._last = text[-1]
+            self._prose.add(text)
             self._out.text(text)
 
     def _think(self, text: str) -> None:

@@ -87,7 +87,7 @@ _TOOL_MARKS: tuple[tuple[str, ToolStyle], ...] = (
     ('"parameters": dictionary of argument name', "llama3"),
 )
 #: (openers, closer): the first pair whose closer or opener stands in the template.
-_THINK_MARKS: tuple[tuple[str, str], ...] = (
+THINK_MARKS: tuple[tuple[str, str], ...] = (
     ("<|channel>thought", "<channel|>"),
     ("<|START_THINKING|>", "<|END_THINKING|>"),
     ("[THINK]", "[/THINK]"),
@@ -103,7 +103,7 @@ _THINK_MARKS: tuple[tuple[str, str], ...] = (
     ("<reasoning>", "</reasoning>"),
 )
 #: Families whose templates put their marks together out of parts.
-_THINK_OF_STYLE: dict[ToolStyle, tuple[str, str]] = {
+THINK_OF_STYLE: dict[ToolStyle, tuple[str, str]] = {
     "kimi_k3": ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
     "hunyuan": ("<think:opensource>", "</think:opensource>"),
 }
@@ -145,8 +145,8 @@ def sniff(source: str) -> TemplateMarks:
     """Read the marks in a template's text. An empty text gives the generic answer."""
     text = _COMMENT.sub("", source)
     style: ToolStyle = next((style for mark, style in _TOOL_MARKS if mark in text), "generic")
-    pair = _THINK_OF_STYLE.get(style) or next(
-        ((begin, end) for begin, end in _THINK_MARKS if end in text or begin in text), None
+    pair = THINK_OF_STYLE.get(style) or next(
+        ((begin, end) for begin, end in THINK_MARKS if end in text or begin in text), None
     )
     reasoning: ReasoningKind = "tags" if pair else "none"
     if style in ("gpt_oss", "muse"):
