@@ -19,13 +19,13 @@ import msgspec
 from acp_bridge.acp.server import AcpServer
 from acp_bridge.core import Core
 from acp_bridge.daemon.client import Daemon, Dialler
-from acp_bridge.daemon.locate import Detection, Target
 from acp_bridge.models import Advertised, Models
 from acp_bridge.providers.registry import Providers
 from acp_bridge.session.store import Claimant, Store
 from acp_bridge.shelf import Shelf
 from clients.npm import node_modules
 from clients.schema import WireCheck
+from shared.client.locate import Detection, Target
 from shared.clock import SystemClock
 from shared.endpoint.endpoint import connect, listen
 from shared.endpoint.folder import RuntimeFolder

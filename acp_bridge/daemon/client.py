@@ -14,9 +14,10 @@ import anyio.abc
 import anyio.to_thread
 import msgspec
 
-from acp_bridge.daemon.link import Link, OnEvent
-from acp_bridge.daemon.locate import Detection, Target
 from acp_bridge.daemon.vigil import Silent, answers, watched
+from shared.client.errors import misunderstood
+from shared.client.link import Link, OnEvent
+from shared.client.locate import Detection, Target
 from shared.errors import (
     ConnectionRefused,
     DaemonError,
@@ -227,6 +228,7 @@ class Daemon:
         greeted = False
         try:
             await link.greet(token, self._client())
+            link.require_protocol()
             with anyio.fail_after(self._settings.dial_timeout):
                 self._pushed(await link.call("status/watch", api.WatchParams(), api.Status))
             greeted = True
@@ -235,7 +237,7 @@ class Daemon:
         except TimeoutError as error:
             raise DaemonUnreachable(hint="it does not answer", retryable=True) from error
         except BadAnswer as error:
-            raise DaemonUnreachable(hint=str(error), retryable=False) from error
+            raise misunderstood(error) from error
         finally:
             if not greeted:
                 link.peer.close()
@@ -268,7 +270,7 @@ class Daemon:
                 if not await self._forsake(link):
                     raise DaemonUnreachable(hint="it does not answer", retryable=True) from error
             except BadAnswer as error:
-                raise DaemonUnreachable(hint=str(error), retryable=False) from error
+                raise misunderstood(error) from error
         raise DaemonRestarting(hint="the owner keeps changing", retryable=True)
 
     async def tell(self, method: str, params: api.Fenced) -> None:
@@ -314,7 +316,7 @@ class Daemon:
                 self._leave(link)
                 raise await self._broken_off(link, error) from error
             except BadAnswer as error:
-                raise DaemonUnreachable(hint=str(error), retryable=False) from error
+                raise misunderstood(error) from error
             await cancel.race(lambda: anyio.sleep(self._settings.away_check / 5))
         raise DaemonRestarting(hint="the owner keeps changing", retryable=True)
 

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acp_bridge.daemon.client import Dialler
 from acp_bridge.daemon.departures import FILE_NAME, Departures
-from acp_bridge.daemon.locate import Detection, Target, detect
-from shared.endpoint.endpoint import connect
-from shared.endpoint.faults import EndpointBusy, EndpointError, EndpointForbidden, NobodyListens
-from shared.errors import DaemonRestarting, DaemonUnreachable
+from shared.client.link import dial, read_token
+from shared.client.locate import Detection, detect
 from shared.lease import identity, reader
 from shared.lease.pulse import Pulses
 
 if TYPE_CHECKING:
-    from anyio.abc import ByteStream
-
     from shared.paths import DataRoot
     from shared.settings import Settings
 
@@ -73,32 +68,4 @@ class Records:
 
 def records_dialler(records: Records) -> Dialler:
     """Dials what the records name."""
-    return Dialler(detect=records.detect, change_key=records.change_key, connect=_connect, read_token=_read_token)
-
-
-async def _connect(target: Target, timeout: float) -> ByteStream:
-    """Raises DaemonRestarting where it is proven that nobody listens, else DaemonUnreachable with the reason."""
-    try:
-        return await connect(target.address, timeout=timeout, expected_pid=target.pid)
-    except NobodyListens as error:
-        if error.refused:
-            raise DaemonRestarting(hint="nobody listens at its address any more", retryable=True) from error
-        raise DaemonUnreachable(
-            hint=f"{error.address} is not there; a sandboxed editor may not see it", retryable=True
-        ) from error
-    except EndpointBusy as error:
-        raise DaemonUnreachable(hint=f"{error.reason}; it is busy", retryable=True) from error
-    except EndpointForbidden as error:
-        raise DaemonUnreachable(hint=error.reason, retryable=False) from error
-    except EndpointError as error:
-        raise DaemonUnreachable(hint=str(error), retryable=False) from error
-
-
-def _read_token(target: Target) -> str:
-    """The secret of the handshake. Raises DaemonUnreachable when it cannot be read."""
-    try:
-        return Path(target.token_file).read_text(encoding="utf-8", errors="replace").strip()
-    except FileNotFoundError as error:
-        raise DaemonRestarting(hint="its token is gone", retryable=True) from error
-    except OSError as error:
-        raise DaemonUnreachable(hint=f"its token cannot be read: {error.strerror}", retryable=False) from error
+    return Dialler(detect=records.detect, change_key=records.change_key, connect=dial, read_token=read_token)

@@ -12,7 +12,7 @@ from shared.protocol import api
 from shared.protocol.faults import BadAnswer, PeerGone
 
 if TYPE_CHECKING:
-    from acp_bridge.daemon.link import Link, OnEvent
+    from shared.client.link import Link, OnEvent
 
 R = TypeVar("R")
 

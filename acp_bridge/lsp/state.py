@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from acp_bridge.daemon.locate import Detection
 from acp_bridge.lsp import wire
+from shared.client.locate import Detection
 from shared.protocol import api
 from shared.words import used_by
 

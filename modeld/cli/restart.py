@@ -7,13 +7,14 @@ import argparse
 import anyio
 import anyio.to_thread
 
-from modeld.cli.client import Connection, targets
+from modeld.cli.client import Connection
 from modeld.cli.context import Context
 from modeld.cli.spawn import READY_SECONDS
 from modeld.cli.start import start
 from modeld.cli.stop import ENDING_SECONDS, stop
 from modeld.cli.takeover import hand_over
 from modeld.engine.backends import choose
+from shared.client.locate import targets
 from shared.errors import DaemonError, DaemonUnreachable
 from shared.lease.reader import survey
 from shared.protocol import api

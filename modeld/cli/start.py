@@ -9,11 +9,12 @@ import time
 import anyio
 import anyio.to_thread
 
-from modeld.cli.client import Connection, targets
+from modeld.cli.client import Connection
 from modeld.cli.context import Context
 from modeld.cli.spawn import launch
 from modeld.cli.takeover import hand_over
 from shared import codes
+from shared.client.locate import target_of, targets
 from shared.errors import BackendUnavailable, DaemonError, DaemonUnreachable, ModeldError
 from shared.lease import presence
 from shared.lease.pulse import PULSE_SECONDS
@@ -121,12 +122,12 @@ def _engine_advice() -> str:
 
 async def _settle(context: Context, mine: PresenceView) -> int:
     """Ours answers. Of starters that raced, the earliest instance stays."""
-    async with await Connection.open(mine, context.settings) as connection:
+    async with await Connection.open(target_of(mine), context.settings) as connection:
         found = await anyio.to_thread.run_sync(survey, context.root)
         earlier = [view for view in found.living if (view.started, view.instance) < (mine.started, mine.instance)]
         for view in earlier:
             try:
-                async with await Connection.open(view, context.settings) as winner:
+                async with await Connection.open(target_of(view), context.settings) as winner:
                     await connection.call("daemon/shutdown", api.ShutdownParams(reason="duplicate"), api.Value)
                     return _report(winner, "was started at the same moment by another command", None)
             except ModeldError:

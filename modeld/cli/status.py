@@ -9,10 +9,11 @@ import sys
 import anyio
 import anyio.to_thread
 
-from modeld.cli.client import Connection, absent, targets
+from modeld.cli.client import Connection, absent
 from modeld.cli.context import Context, print_json
 from modeld.cli.statustext import text
 from shared import codes
+from shared.client.locate import targets
 from shared.errors import DaemonError
 from shared.lease.reader import survey
 from shared.protocol import api

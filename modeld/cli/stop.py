@@ -10,9 +10,10 @@ import sys
 import anyio
 import anyio.to_thread
 
-from modeld.cli.client import Connection, Target, targets
+from modeld.cli.client import Connection
 from modeld.cli.context import Context
 from shared import codes
+from shared.client.locate import Target, targets
 from shared.errors import DaemonError, ModeldError
 from shared.lease import identity
 from shared.lease.reader import survey

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from modeld.cli.client import Connection, Target
+from modeld.cli.client import Connection
 from modeld.cli.context import Context
 from modeld.cli.spawn import launch
 from modeld.cli.stop import ENDING_SECONDS, gone
 from shared import codes
+from shared.client.locate import Target
 from shared.errors import ModeldError, ProtocolUnsupported
 from shared.protocol import api
 from shared.version import __version__

@@ -136,11 +136,25 @@ class Peer:
         `on_id` gets the call's number before it is sent. When the waiting task is cancelled, so is the
         call at the peer. Raises the typed error of the answer, PeerGone, BadAnswer, MessageTooLarge.
         """
+        sent = {} if params is None else params
+        answer = await self.exchange(lambda number: encode_request(number, method, sent), on_id=on_id)
+        if answer.error is not None:
+            raise error_from_wire(answer.error)
+        try:
+            return msgspec.json.decode(answer.raw, type=result_type)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise BadAnswer(method, str(error)) from error
+
+    async def exchange(self, encode: Callable[[int], bytes], *, on_id: Callable[[int], None] | None = None) -> Response:
+        """Send the body that `encode` makes of the call's number, and wait for the answer as it came.
+
+        As `request`, for who reads and writes messages by other means. Raises PeerGone, MessageTooLarge.
+        """
         self._require_open()
         future: asyncio.Future[Response | Exception] = self._loop.create_future()
         number = self._pending.open(future)
         try:
-            body = encode_request(number, method, {} if params is None else params)
+            body = encode(number)
             self._require_fits(body)
             if on_id is not None:
                 on_id(number)
@@ -151,12 +165,7 @@ class Peer:
                 self.cancel(number)
         if isinstance(answer, Exception):
             raise answer
-        if answer.error is not None:
-            raise error_from_wire(answer.error)
-        try:
-            return msgspec.json.decode(answer.raw, type=result_type)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise BadAnswer(method, str(error)) from error
+        return answer
 
     def cancel(self, number: int) -> None:
         """Ask the peer to end our call `number`; its answer still comes and is still waited for."""

@@ -10,9 +10,9 @@ import anyio.from_thread
 import msgspec
 import pytest
 
-from acp_bridge.daemon.locate import CRASHED_TEXT, Detection
 from acp_bridge.models import Advertised
 from bridge_fakes import Bench, FakeDaemon, bridge, conversation, opened, pair, row, running, says
+from shared.client.locate import CRASHED_TEXT, Detection
 from shared.errors import ModeldError, NotOwner
 from shared.protocol import api
 from shared.protocol.requests import Call

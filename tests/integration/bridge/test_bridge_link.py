@@ -7,9 +7,9 @@ import pytest
 
 from acp_bridge.daemon import client
 from acp_bridge.daemon.client import Daemon, Dialler
-from acp_bridge.daemon.locate import Detection, Target
 from acp_bridge.session.cancel import Cancel
 from bridge_fakes import Bench, pair, running, until_cancelled
+from shared.client.locate import Detection, Target
 from shared.clock import SystemClock
 from shared.errors import DaemonNotRunning, DaemonRestarting, DaemonUnreachable
 from shared.protocol import api

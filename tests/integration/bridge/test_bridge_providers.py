@@ -196,7 +196,7 @@ async def test_a_local_failure_never_becomes_a_remote_call(bench: Bench, monkeyp
         setting = {"sessionId": session, "configId": "model", "value": "alpha"}
         await client.request("session/set_config_option", setting)
         daemon.close()
-        from acp_bridge.daemon.locate import Detection
+        from shared.client.locate import Detection
 
         bench.records.detection = Detection(state="not_running", stopped=True)
         with pytest.raises(ModeldError) as failed:

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.daemon.locate import Detection
 from acp_bridge.models import Advertised
 from acp_bridge.picker import NOTHING
 from bridge_fakes import Bench, Client, bridge, row, running
 from clients.bridge import BridgeError, model_option
 from counting_endpoint import ANSWER, MODEL, CountingEndpoint
 from picker_world import End, JsonObject, Seat, World, descriptions, values
+from shared.client.locate import Detection
 from shared.errors import ModeldError
 
 pytestmark = pytest.mark.integration

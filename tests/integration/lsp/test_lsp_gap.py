@@ -9,10 +9,10 @@ import anyio
 import msgspec
 import pytest
 
-from acp_bridge.daemon.locate import Detection
 from acp_bridge.models import Advertised
 from bridge_fakes import Bench, FakeDaemon, active, row, says
 from lsp_fakes import Window, window
+from shared.client.locate import Detection
 from shared.errors import ModeldError
 from shared.protocol import api
 

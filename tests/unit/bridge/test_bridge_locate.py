@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.daemon.locate import CRASHED_TEXT, detect
+from shared.client.locate import CRASHED_TEXT, detect
 from shared.errors import DaemonNotInstalled, DaemonNotRunning, DaemonRestarting, DaemonStale, DaemonUnreachable
 from shared.lease.reader import LeaseView, PresenceView, Survey
 

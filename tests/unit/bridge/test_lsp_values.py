@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from acp_bridge.daemon.locate import Detection
 from acp_bridge.forecast import Room, forecasts, planned, reserve_bytes
 from acp_bridge.lsp import wire
 from acp_bridge.lsp.inline import CUT_STEP, PREFIX_MOST, SUFFIX_MOST, Around, around, tidy, worth_asking
@@ -15,6 +14,7 @@ from acp_bridge.picker import RemoteModel
 from acp_bridge.session.context import head_length
 from modeld.cli.describe import plan_text
 from shared.catalog.fit import SOURCES, Fit, Source, Verdict
+from shared.client.locate import Detection
 from shared.protocol import api
 from shared.settings import Settings
 

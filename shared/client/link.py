@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import msgspec
 
-from acp_bridge.daemon.locate import Target
+from shared.client.errors import SILENT_TEXT, token_lost, unreached
+from shared.client.locate import Target
+from shared.endpoint.endpoint import connect
+from shared.endpoint.faults import EndpointError
 from shared.errors import DaemonRestarting, DaemonUnreachable, ProtocolUnsupported
+from shared.lease import presence
 from shared.protocol import api
 from shared.protocol.faults import BadAnswer, MethodNotFound, PeerGone
 from shared.protocol.framing import LineFramer
@@ -24,19 +28,51 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 OnEvent = Callable[[api.Event], None]
+#: How a call is made: on which peer, the method, its params, the type of its result, and who gets its number.
+Ask = Callable[[Peer, str, Any, Any, Callable[[int], None] | None], Awaitable[Any]]
+
+
+async def dial(target: Target, limit: float) -> ByteStream:
+    """A connection within `limit` seconds. Raises DaemonRestarting, DaemonUnreachable."""
+    try:
+        return await connect(target.address, timeout=limit, expected_pid=target.pid)
+    except EndpointError as error:
+        raise unreached(error) from error
+
+
+def read_token(target: Target) -> str:
+    """The secret of the handshake; blocks. Raises DaemonRestarting, DaemonUnreachable."""
+    try:
+        return presence.read_token(target.token_file)
+    except OSError as error:
+        raise token_lost(error) from error
+
+
+async def ask(peer: Peer, method: str, params: Any, result: Any, on_id: Callable[[int], None] | None) -> Any:
+    """A call as the peer itself makes it."""
+    return await peer.request(method, params, result_type=result, on_id=on_id)
 
 
 class Link:
-    """A live connection. `hello` is what the instance said of itself; `waiting` counts the calls under way."""
+    """A live connection. `hello` is what the instance said of itself; `waiting` counts the calls under way.
+
+    `peer.run` has to be run beside it.
+    """
 
     def __init__(
-        self, stream: ByteStream, target: Target, settings: Settings, on_status: Callable[[api.Status], None]
+        self,
+        stream: ByteStream,
+        target: Target,
+        settings: Settings,
+        on_status: Callable[[api.Status], None],
+        asked: Ask = ask,
     ) -> None:
         self.target = target
         self.hello: api.HelloResult | None = None
         self.waiting = 0
         self._settings = settings
         self._on_status = on_status
+        self._ask = asked
         self._events: dict[int | str | None, OnEvent] = {}
         self.peer = Peer(
             stream,
@@ -51,24 +87,30 @@ class Link:
         """The fence of every call on this connection."""
         return self.hello.instance if self.hello is not None else self.target.instance
 
-    async def greet(self, token: str, client: api.ClientInfo) -> None:
-        """The handshake, bounded, with the very instance that the record names.
+    async def greet(self, token: str, client: api.ClientInfo, limit: float | None = None) -> api.HelloResult:
+        """The handshake, bounded by `limit` seconds, with the very instance that the record names.
 
         Raises DaemonUnreachable when it does not answer or answers nonsense, DaemonRestarting when it is another.
         """
         params = api.HelloParams(protocol=api.PROTOCOL, token=token, client=client)
         try:
-            with anyio.fail_after(self._settings.dial_timeout):
-                self.hello = await self.peer.request("hello", params, result_type=api.HelloResult)
+            with anyio.fail_after(self._settings.dial_timeout if limit is None else limit):
+                hello: api.HelloResult = await self._ask(self.peer, "hello", params, api.HelloResult, None)
         except TimeoutError as error:
-            raise DaemonUnreachable(hint="it accepts connections but does not answer", retryable=True) from error
+            raise DaemonUnreachable(hint=SILENT_TEXT, retryable=True) from error
         except (PeerGone, BadAnswer) as error:
             raise DaemonUnreachable(hint=str(error), retryable=True) from error
-        if self.target.instance and self.hello.instance != self.target.instance:
+        self.hello = hello
+        if self.target.instance and hello.instance != self.target.instance:
             # its address outlived its record: whoever answers now is found by a record of its own
             raise DaemonRestarting(hint="another instance answers at its address", retryable=True)
-        if not api.PROTOCOL_MIN <= self.hello.protocol <= api.PROTOCOL_MAX:
-            raise ProtocolUnsupported(_apart(self.hello), min=api.PROTOCOL_MIN, max=api.PROTOCOL_MAX)
+        return hello
+
+    def require_protocol(self) -> None:
+        """For what needs more than to greet, tell a status and stop. Raises ProtocolUnsupported."""
+        hello = self.hello
+        if hello is not None and not api.PROTOCOL_MIN <= hello.protocol <= api.PROTOCOL_MAX:
+            raise ProtocolUnsupported(_apart(hello), min=api.PROTOCOL_MIN, max=api.PROTOCOL_MAX)
 
     async def call(
         self,
@@ -92,7 +134,7 @@ class Link:
 
         self.waiting += 1
         try:
-            answer: R = await self.peer.request(method, sent, result_type=result_type, on_id=started)
+            answer: R = await self._ask(self.peer, method, sent, result_type, started)
             return answer
         finally:
             self.waiting -= 1

@@ -21,24 +21,28 @@ from shared.errors import (
     DaemonUnreachable,
 )
 from shared.lease.reader import LeaseView, PresenceView, Survey
+from shared.words import START_MODELD
 
 State = Literal["running", "not_running", "restarting", "stale", "unreachable", "not_installed"]
-START_HINT = "start it with `modeld start`"
 #: Reasons of a release after which the next owner is on its way.
 COMES_BACK = frozenset({"restart", "upgrade", "lost", "withdrawn"})
 #: How a process ended that said nothing: nobody knows whether anybody starts it again.
 CRASH = "crash"
-CRASHED_TEXT = "modeld ended unexpectedly; if it does not come back by itself, start it with `modeld start`"
+CRASHED_TEXT = f"modeld ended unexpectedly; if it does not come back by itself, {START_MODELD}"
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance that may be dialled. `token_file` holds the secret of the handshake."""
+    """One instance that may be dialled. `token_file` holds the secret of the handshake.
+
+    `pid` and `start_token` together name its process, "" where that cannot be told from another of this pid.
+    """
 
     instance: str
     address: str
     token_file: str
     pid: int
     owner: bool
+    start_token: str = ""
 
 
 class Detection(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +73,7 @@ class Detection(msgspec.Struct, frozen=True, kw_only=True):
             "unreachable": DaemonUnreachable,
             "not_installed": DaemonNotInstalled,
         }
-        default = "install it with `pip install modeld`" if self.state == "not_installed" else START_HINT
+        default = "install it with `pip install modeld`" if self.state == "not_installed" else START_MODELD
         told = (CRASHED_TEXT,) if self.crashed and self.state == "restarting" else ()
         return kinds[self.state](
             *told,
@@ -81,9 +85,9 @@ class Detection(msgspec.Struct, frozen=True, kw_only=True):
 
 def detect(survey: Survey, *, grace: float, noticed: Mapping[str, float], installed: bool) -> Detection:
     """What the records say. `grace` in seconds; `noticed` gives for each instance seen dead how long ago that was."""
-    targets = _targets(survey)
-    if targets:
-        return Detection(state="running", targets=targets)
+    found = targets(survey)
+    if found:
+        return Detection(state="running", targets=found)
     if survey.problem:
         return Detection(state="unreachable", hint=survey.problem)
     last, age = _last_end(survey, noticed)
@@ -95,18 +99,27 @@ def detect(survey: Survey, *, grace: float, noticed: Mapping[str, float], instal
     return Detection(state="not_running", last_seen=age, stopped=True)
 
 
-def _targets(survey: Survey) -> tuple[Target, ...]:
+def targets(survey: Survey) -> tuple[Target, ...]:
+    """Who may be dialled, in the order to try: the owner first, then the oldest that lives."""
     found: list[Target] = []
     owner = survey.owner
     if owner is not None and owner.standing == "held" and owner.endpoint:
-        found.append(_target(owner, owner=True))
+        found.append(target_of(owner, owner=True))
     known = {target.instance for target in found}
-    found += [_target(view, owner=False) for view in survey.living if view.instance not in known]
+    found += [target_of(view) for view in survey.living if view.instance not in known]
     return tuple(found)
 
 
-def _target(view: LeaseView | PresenceView, *, owner: bool) -> Target:
-    return Target(instance=view.instance, address=view.endpoint, token_file=view.token_file, pid=view.pid, owner=owner)
+def target_of(view: LeaseView | PresenceView, *, owner: bool = False) -> Target:
+    """The instance that a record names."""
+    return Target(
+        instance=view.instance,
+        address=view.endpoint,
+        token_file=view.token_file,
+        pid=view.pid,
+        owner=owner,
+        start_token=view.start_token,
+    )
 
 
 def _last_end(survey: Survey, noticed: Mapping[str, float]) -> tuple[str, float | None]:
