@@ -56,7 +56,8 @@ def replace_content_in(folder: int | None, name: str, data: bytes, new_mode: int
     finally:
         with suppress(FileNotFoundError):
             os.unlink(part, dir_fd=folder)
-    _write_over(folder, name, data)
+    assert there is not None, "what is made anew is moved, or the error is raised"
+    _write_over(folder, name, there, data)
 
 
 def _make(folder: int | None, part: str, data: bytes, mode: int) -> bool:
@@ -94,8 +95,10 @@ def _attributes(file: int) -> dict[str, bytes]:
         raise
 
 
-def _write_over(folder: int | None, name: str, data: bytes) -> None:
+def _write_over(folder: int | None, name: str, there: os.stat_result, data: bytes) -> None:
     with _opened(folder, name, os.O_RDWR) as file:
+        if not os.path.samestat(os.fstat(file.fileno()), there):
+            raise OSError(errno.ELOOP, "another file by now", name)
         before = file.read()
         try:
             _put(file, data)

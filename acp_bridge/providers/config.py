@@ -11,6 +11,8 @@ vision = true                    # its models take images
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import msgspec
 
 from shared.errors import SettingInvalid
 
+_NAME = re.compile(r"[A-Z_][A-Z0-9_]*")
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
@@ -34,10 +37,29 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     timeout_s: float = 60.0
 
 
+def key_variables(file: Path, environ: Mapping[str, str]) -> frozenset[str]:
+    """The variables that the file names for keys, also in entries with something wrong in them.
+
+    What is no name (somebody wrote the key itself in its place) is left out: names are shown to others.
+    """
+    try:
+        entries = _entries(file)
+    except SettingInvalid:
+        return frozenset()
+    named = (entry.get("key_env") for entry in entries.values() if isinstance(entry, dict))
+    return frozenset(name for name in named if isinstance(name, str) and (name in environ or _NAME.fullmatch(name)))
+
+
 def read_providers(file: Path) -> list[Provider]:
     """The providers in order of name. Raises SettingInvalid, naming the file and the entry."""
+    entries = _entries(file)
+    return [_provider(name, entries[name], file) for name in sorted(entries)]
+
+
+def _entries(file: Path) -> dict[str, Any]:
+    """The tables under `providers`. Raises SettingInvalid."""
     if not file.exists():
-        return []
+        return {}
     import tomllib
 
     try:
@@ -47,12 +69,10 @@ def read_providers(file: Path) -> list[Provider]:
     entries = content.get("providers", {})
     if not isinstance(entries, dict):
         raise SettingInvalid(name="providers", source=str(file), reason="expected tables [providers.<name>]")
-    return [_provider(name, entries[name], file) for name in sorted(entries)]
+    return entries
 
 
 def _provider(name: str, entry: object, file: Path) -> Provider:
-    import re
-
     where = f"providers.{name}"
     if not re.match(NAME_PATTERN, name):
         raise SettingInvalid(name=where, source=str(file), reason="letters, digits, dots, - and _ only")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import anyio.to_thread
 
 from acp_bridge.picker import RemoteModel
 from acp_bridge.providers.client import ProviderClient, named_models
-from acp_bridge.providers.config import Provider, read_providers
+from acp_bridge.providers.config import Provider, key_variables, read_providers
 from acp_bridge.providers.listcache import ListCache
 from shared.errors import ModeldError
 
@@ -19,7 +20,9 @@ FRESH_S = 300.0
 
 
 class Providers:
-    """The configured endpoints. `problems` says what was wrong with them, one line each."""
+    """The configured endpoints. `problems` says what was wrong with them, one line each; `key_variables` names the
+    variables that hold their keys.
+    """
 
     def __init__(self, file: Path, cache: ListCache | None = None) -> None:
         self._file = file
@@ -27,17 +30,13 @@ class Providers:
         self._clients: dict[str, ProviderClient] = {}
         self._models: dict[str, list[RemoteModel]] = {}
         self.problems: dict[str, str] = {}
+        self.key_variables: frozenset[str] = frozenset()
         self.known = anyio.Event()  # what is configured, or listed before, can be shown
         self.listed = anyio.Event()  # every endpoint has been asked once
 
     def models(self) -> tuple[RemoteModel, ...]:
         """What was listed last, in order of the providers' names."""
         return tuple(model for name in sorted(self._models) for model in self._models[name])
-
-    @property
-    def key_variables(self) -> frozenset[str]:
-        """The variables that hold keys of the configured endpoints."""
-        return frozenset(client.provider.key_env for client in self._clients.values() if client.provider.key_env)
 
     def client(self, model: RemoteModel) -> ProviderClient:
         """Who serves a model of `models`."""
@@ -77,6 +76,7 @@ class Providers:
 
     def _recall(self) -> list[Provider]:
         """What is configured; its models as they were listed last. Raises SettingInvalid. Blocks."""
+        self.key_variables = key_variables(self._file, os.environ)
         providers = read_providers(self._file)
         if self._cache is not None and providers:
             self._models = self._cache.read(providers)

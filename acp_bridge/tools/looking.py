@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from acp_bridge.leash import Leash
+from acp_bridge.leash import Leash, on_path
 from acp_bridge.session.events import Place, TextItem
 from acp_bridge.session.face import ToolFailed
 from acp_bridge.tools import paths
@@ -132,8 +131,8 @@ class SearchText:
 
 
 async def _search(workspace: Workspace, compiled: re.Pattern[str], files: str) -> list[str]:
-    ripgrep = shutil.which("rg")
-    if ripgrep is None:
+    ripgrep = on_path("rg", None)
+    if ripgrep is None or not os.path.isabs(ripgrep):  # a search asks nobody: it runs nothing out of the workspace
         return await _search_apart(workspace, compiled, files)
     command = [ripgrep, "--line-number", "--no-heading", "--color=never", "--max-columns=300", "--max-count=50"]
     command += ["--glob", files] if files else []

@@ -29,7 +29,10 @@ _NAMES: dict[str, str] = {
     **dict.fromkeys((".git", ".hg", ".jj", ".gitconfig", ".gitattributes", ".gitmodules"), GIT),
     **dict.fromkeys((".vscode", ".vscode-server", ".zed", ".idea", ".fleet", ".vs", ".helix", ".theia"), EDITOR),
     **dict.fromkeys((".vimrc", ".nvimrc", ".exrc", ".nvim.lua", ".gvimrc", ".vim", ".emacs", ".emacs.d"), EDITOR),
-    **dict.fromkeys((".dir-locals.el", ".dir-locals-2.el", ".projectile", ".netrwhist", ".sublime-project"), EDITOR),
+    **dict.fromkeys(
+        (".dir-locals.el", ".dir-locals-2.el", ".projectile", ".project", ".settings", ".run", ".nova", ".lvimrc"),
+        EDITOR,
+    ),
     **dict.fromkeys((".cursor", ".windsurf", ".kiro", ".trae", ".junie", ".claude", ".codex", ".gemini"), AGENT),
     **dict.fromkeys((".mcp.json", "mcp.json", ".continue", ".roo", ".cline", ".opencode"), AGENT),
     **dict.fromkeys((".envrc", ".direnvrc", ".direnv", ".autoenv", ".autoenv.zsh", ".env.ps1", ".mise"), ENTERED),

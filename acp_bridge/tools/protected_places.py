@@ -84,18 +84,25 @@ def _entries(root: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def _by_git(real: Path, root: Path) -> Iterator[str]:
-    """The folder of git's own that a `.git` file names, and the folder that the hooks are taken from."""
-    settings = root / ".git" / "config"
-    pointer = _text(root / ".git").partition("gitdir:")[2].strip()
-    if pointer:
-        folder = Path(os.path.realpath(root / pointer))
-        settings = folder / "config"
+    """The folder of git's own that a `.git` file names, and the folder that the hooks are taken from.
+
+    The repository may begin above the workspace; its paths are relative to where it begins.
+    """
+    top = next((folder for folder in (root, *root.parents) if os.path.lexists(folder / ".git")), None)
+    if top is None:
+        return
+    folder = top / ".git"
+    if pointer := _text(folder).partition("gitdir:")[2].strip():
+        folder = Path(os.path.realpath(top / pointer))
         if real.is_relative_to(folder):
             yield GIT
-    for found in _HOOKS_PATH.finditer(_text(settings)):
-        hooks = Path(os.path.realpath(root / os.path.expanduser(found["path"].strip('"'))))
-        if real.parent == hooks:
-            yield HOOK
+    if common := _text(folder / "commondir").strip():
+        folder = Path(os.path.realpath(folder / common))
+    for settings in (folder / "config", folder / "config.worktree"):
+        for found in _HOOKS_PATH.finditer(_text(settings)):
+            hooks = os.path.realpath(top / os.path.expanduser(found["path"].strip('"')))
+            if real.parent == Path(hooks):
+                yield HOOK
 
 
 def _text(path: Path) -> str:

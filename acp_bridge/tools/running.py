@@ -108,10 +108,14 @@ def looks_by(line: str, roots: Sequence[str]) -> str:
 
 
 def environment(command: Command) -> dict[str, str]:
-    """What a command is given of the bridge's environment. On Windows names differ by more than their case."""
-    withheld = {name.upper() for name in command.withheld} if sys.platform == "win32" else command.withheld
+    """What a command is given of the bridge's environment. On Windows names differ by more than their case, and `cmd`
+    looks for programs in the current folder first unless it is told not to.
+    """
+    windows = sys.platform == "win32"
+    withheld = {name.upper() if windows else name for name in command.withheld}
     kept = {name: value for name, value in os.environ.items() if name not in withheld}
-    return {**kept, **command.environment}
+    more = {"NoDefaultCurrentDirectoryInExePath": "1"} if windows else {}
+    return {**kept, **more, **command.environment}
 
 
 async def _in_editor(command: Command, workspace: Workspace, show: ShowItems) -> Outcome:

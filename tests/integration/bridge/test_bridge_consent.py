@@ -257,6 +257,17 @@ async def test_commands_are_not_given_the_keys_of_providers(cluster: Bench) -> N
         assert all("PLAIN_VARIABLE=kept" in text for text in told(daemon))
 
 
+async def test_nor_where_an_entry_of_the_file_is_wrong(cluster: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTHER_KEY", "marked-too")
+    with (cluster.folder / "config.toml").open("a") as file:
+        file.write('[providers.other]\nbase_url = "ftp://x"\nkey_env = "OTHER_KEY"\n')
+    async with running(cluster) as daemon, bridge(cluster) as client:
+        calling(daemon, run("env"))
+        client.answer = answering("allow_once")
+        await client.prompt(await begin(client, cluster), "go")
+        assert "marked" not in "".join(told(daemon))
+
+
 async def test_terminals_of_the_editor_get_the_keys_emptied_and_the_program_that_was_looked_at(cluster: Bench) -> None:
     seen: dict[str, Any] = {}
 

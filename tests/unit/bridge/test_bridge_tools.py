@@ -510,3 +510,16 @@ def test_what_cannot_be_named_can_only_be_allowed_once() -> None:
     kinds = [answer.kind for answer in permission.question("c", plan(None), {}).answers]
     assert kinds == ["allow_once", "reject_once"]
     assert len(permission.question("c", plan(EDITS), {}).answers) == 3
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a script is no program there")
+async def test_a_search_runs_nothing_out_of_the_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search asks nobody, and PATH may hold a folder that is relative to where one is."""
+    (tmp_path / "f").write_text("needle")
+    program = tmp_path / "rg"
+    program.write_text("#!/bin/sh\ntouch made\n")
+    program.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f".{os.pathsep}{tmp_path / 'nothing'}")
+    assert "f:1:needle" in await run(SearchText(), workspace(tmp_path), pattern="needle", files="f")
+    assert not (tmp_path / "made").exists()

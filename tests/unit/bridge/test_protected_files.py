@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from acp_bridge.tools import permission
 from acp_bridge.tools.changing import EditFile, WriteFile
@@ -71,6 +73,24 @@ async def test_a_way_round_asks(tmp_path: Path, path: str) -> None:
     assert await verdict(workspace(tmp_path), path) == "ask"
 
 
+@given(
+    name=st.sampled_from([name for name in RUNS_CODE if name.isascii()]),
+    upper=st.lists(st.booleans(), min_size=60, max_size=60),
+    joiner=st.sampled_from(["", "\u200b", "\u200c", "\u200d", "\ufeff", "\u00ad", "\u2060", "\ufe0f", "\u202e"]),
+    place=st.integers(0, 30),
+    end=st.sampled_from(["", ".", " ", "...", ". .", "::$DATA", ":x", ":x:$DATA"]),
+    before=st.sampled_from([(), ("src",), ("a", "b.c")]),
+)
+def test_no_mix_of_spellings_gets_by(
+    name: str, upper: list[bool], joiner: str, place: int, end: str, before: tuple[str, ...]
+) -> None:
+    spelled = "".join(letter.upper() if up else letter for letter, up in zip(name, upper, strict=False))
+    spelled = spelled[:place] + joiner + spelled[place:]
+    parts = spelled.split("/")
+    parts[-1] += end
+    assert runs_code([*before, *parts])
+
+
 async def test_links_are_seen_from_both_ends(tmp_path: Path) -> None:
     (tmp_path / ".git" / "hooks").mkdir(parents=True)
     (tmp_path / "settings").mkdir()
@@ -97,6 +117,10 @@ async def test_the_folders_that_git_names_ask(tmp_path: Path) -> None:
     for path in ("tools/run/pre-commit", "tools/run/post-merge"):
         assert await verdict(workspace(tmp_path / "a"), path) == "ask"
     assert await verdict(workspace(tmp_path / "a"), "tools/x") == "allow"
+    (tmp_path / "a" / "part" / "run").mkdir(parents=True)
+    subprocess.run(["git", "-C", str(tmp_path / "a"), "config", "core.hooksPath", "part/run"], check=True)
+    assert await verdict(workspace(tmp_path / "a" / "part"), "run/pre-commit") == "ask", "the repository begins above"
+    assert await verdict(workspace(tmp_path / "a" / "part"), "other/pre-commit") == "allow"
     assert await verdict(workspace(tmp_path / "b"), "data/config") == "ask"
     assert await verdict(workspace(tmp_path / "b"), "other/config") == "allow"
 
