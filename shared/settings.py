@@ -62,6 +62,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     model_folders: tuple[str, ...] = ()
     threads: int = 0
     speculation: bool = True
+    loop_stop: bool = True
     teach_tools_from: int = 1_000_000_000
     keep_days: float = 0.0
     keep_conversations: int = 0
@@ -129,6 +130,7 @@ REASONS: dict[str, str] = {
     "model_folders": "folders searched for models besides the store and the known places",
     "threads": "engine threads; 0 means the physical cores this process may use",
     "speculation": "llama.cpp: answers that repeat their conversation are guessed from it, a few tokens at once",
+    "loop_stop": "an answer that only repeats itself is ended, with a remark; false lets it run to its bound",
     "teach_tools_from": "parameters from which on a model whose template knows no tools is taught them in words",
     "keep_days": "days after its last message that a saved conversation is forgotten; 0 means never",
     "keep_conversations": "saved conversations kept, the newest first; 0 means all",

@@ -130,15 +130,12 @@ class Client:
         return await self.call("model/unload", api.UnloadParams(**fields), api.UnloadResult)
 
     def turn(self, model: str, text: str = "hello", **fields: Any) -> Turn:
-        """Begin a turn and go on."""
+        """Begin a turn and go on; `messages` go before `text`."""
+        fields.setdefault("messages", [{"role": "user", "content": text}])
         fields.setdefault("allow_load", True)
         fields.setdefault("params", api.Sampling(max_tokens=8, temperature=0.0))
         turn = Turn()
-        params = api.TurnParams(
-            model=model,
-            messages=[{"role": "user", "content": text}],
-            **{"fence": self.hello.instance, **fields},
-        )
+        params = api.TurnParams(model=model, **{"fence": self.hello.instance, **fields})
 
         def on_id(number: int) -> None:
             turn.id = number

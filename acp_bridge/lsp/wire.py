@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from shared.protocol.api import FinishReason, RowState, SlotStateName
+from shared.protocol.api import EndedBy, FinishReason, RowState, SlotStateName
 
 #: Rises when a neighbouring version of the extension could no longer work with this face.
 WIRE = 1
@@ -474,7 +474,7 @@ class TurnResult(Told, kw_only=True):
     """The end of a turn. `text` and `reasoning` are empty when they were streamed. `context`: the running window.
 
     `by` names who ended it when `finish_reason` is `cancelled_by_other`. `left_out` counts the messages left out at the
-    head (`overflow: trim`).
+    head (`overflow: trim`). `ended_by` is `repetition` where the answer had become a loop; a notice tells it too.
     """
 
     finish_reason: FinishReason
@@ -488,6 +488,7 @@ class TurnResult(Told, kw_only=True):
     by: str = ""
     warnings: list[str] = []
     left_out: int = 0
+    ended_by: EndedBy = ""
 
 
 class CancelParams(Asked, kw_only=True):

@@ -48,7 +48,7 @@ STOPS: dict[str, Stop] = {
     "refusal": "refusal",
 }
 #: Ends that the answer itself does not tell.
-ENDS: dict[Why, Stop] = {"tools": "end_turn", "rounds": "max_turn_requests"}
+ENDS: dict[Why, Stop] = {"repeated": "end_turn", "tools": "end_turn", "rounds": "max_turn_requests"}
 
 
 class TurnTools:

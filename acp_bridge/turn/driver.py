@@ -15,7 +15,7 @@ from acp_bridge.session import context
 from acp_bridge.session.cancel import TurnCancelled
 from acp_bridge.thinking import level_of
 from acp_bridge.turn.holds import NEXT_TURN_S, Holds
-from acp_bridge.turn.sentences import left_out_text, rounds_text, unseen_text
+from acp_bridge.turn.sentences import REPEATED, left_out_text, rounds_text, unseen_text
 from shared.errors import ContextOverflow, ModeldError, UnsupportedFeature
 from shared.protocol import api
 
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 MAX_REQUESTS = 30
 
 Equip = Callable[["api.LibraryRow | RemoteModel", "Model"], Awaitable["Tools"]]
-#: Why a turn ended: the model said all, the tools ended it (it goes in circles), or its rounds are used up.
-Why = Literal["answered", "tools", "rounds"]
+#: Why a turn ended: the model said all, its answer became a loop, the tools ended it (it goes in circles), or its
+#: rounds are used up.
+Why = Literal["answered", "repeated", "tools", "rounds"]
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,6 +111,9 @@ class Driver:
             self._view.answered(result, model.name)
             if self._cancel.requested:
                 result = msgspec.structs.replace(result, finish_reason="cancelled")
+            if result.ended_by == "repetition" and not self._cancel.requested:
+                self._view.notice(REPEATED)
+                return Ended(result=result, model=model.name, why="repeated")
             if result.finish_reason != "tool_calls" or not result.tool_calls:
                 return Ended(result=result, model=model.name)
             if tools.elsewhere:

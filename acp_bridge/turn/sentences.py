@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from shared.words import counted
 
+#: Told when modeld ended an answer that had become a loop.
+REPEATED = "The answer began to repeat itself and was ended. Send a message to go on."
+
 
 def unseen_text(count: int, model: str) -> str:
     """Told when images of the user are not sent."""

@@ -111,7 +111,8 @@ def turn_text(turn: api.TurnResult) -> str:
     spent = (
         f"prefill {times.prefill_s:.1f} s, first token {times.first_token_s:.1f} s, {times.tokens_per_s:.1f} tokens/s"
     )
-    return f"{turn.finish_reason}{by}: {counts}; " + "; ".join(part for part in (waits, spent) if part)
+    looped = " (it repeated itself)" if turn.ended_by == "repetition" else ""
+    return f"{turn.finish_reason}{by}{looped}: {counts}; " + "; ".join(part for part in (waits, spent) if part)
 
 
 def age(seconds: float) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
-from shared.protocol.api import Event, Sampling, ToolCall, Usage
+from shared.protocol.api import EndedBy, Event, Sampling, ToolCall, Usage
 
 WORKER_PROTOCOL = 3
 #: The stage of an engine thread that does what nobody waits for: work that has come meanwhile waits for its next step.
@@ -198,6 +198,7 @@ class Emitted(Message, tag="emitted", kw_only=True):
 class Done(Message, tag="done", kw_only=True):
     """End of a turn, warm, fill or embed. Seconds; `vectors` only for embed, `text` only for fill.
 
+    `ended_by` as in `TurnResult`.
     `state_valid` false means that the engine could not prove its state good: close the slot.
     """
 
@@ -212,6 +213,7 @@ class Done(Message, tag="done", kw_only=True):
     vectors: list[list[float]] = []
     state_valid: bool = True
     warnings: list[str] = []
+    ended_by: EndedBy = ""
 
 
 class Counted(Message, tag="counted", kw_only=True):

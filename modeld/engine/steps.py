@@ -56,7 +56,7 @@ class StepRunner:
             if isinstance(job, PrefillSuffix):
                 run.prefill(plan.options)
                 return run.done("stop")
-            run.decode(plan.options, plan.parser, plan.piece, self._end)
+            run.decode(plan, self._end)
         except Aborted:
             run.cancelled = True
             if isinstance(job, PrefillSuffix):

@@ -21,6 +21,7 @@ from modeld.engine.sampling import decode_options, must_use_tools, offered
 from modeld.engine.stream import EventStream
 from modeld.output.callgrammar import must_call, tool_grammar
 from modeld.output.parser import OutputParser
+from modeld.output.repetition import RepetitionWatch, request_of
 from shared.errors import ContextOverflow, UnsupportedFeature
 from shared.protocol.api import Event, Prefill, Prefix, TextDelta, Usage
 
@@ -47,7 +48,7 @@ class TurnRunner:
         try:
             run.ensure(plan.tokens, "turn", job.conversation, plan.pictures)
             run.prefill(plan.options)
-            run.decode(plan.options, plan.parser, plan.piece, self._chat.special.end)
+            run.decode(plan, self._chat.special.end)
         except Aborted:
             run.cancelled = True
         finally:
@@ -76,6 +77,7 @@ class TurnRunner:
             options=options,
             parser=OutputParser(prompt.format, job.params.stop, tools),
             piece=self._chat.piece_reader(prompt.format, job.params.stop),
+            watch=None if job.params.loop_stop is False else RepetitionWatch(request_of(job.messages)),
             window_bound=options.max_tokens == budget and job.params.max_tokens != budget,
         )
 
@@ -100,16 +102,23 @@ class TurnRunner:
         options = decode_options(job.params, self._advised, self._capabilities, budget)
         said = Heard(send)
         run = Run(self._engine, self._activity, job.turn, said)
-        parser = OutputParser(prompt.format, job.params.stop)
+        plan = TurnPlan(
+            tokens=prompt.tokens,
+            options=options,
+            parser=OutputParser(prompt.format, job.params.stop),
+            piece=self._chat.piece_reader(prompt.format, job.params.stop),
+            watch=None if job.params.loop_stop is False else RepetitionWatch(),
+            window_bound=options.max_tokens == budget,
+        )
         try:
-            run.ensure(prompt.tokens, "fill")
-            run.prefill(options)
-            run.decode(options, parser, self._chat.piece_reader(prompt.format, job.params.stop), self._chat.special.end)
+            run.ensure(plan.tokens, "fill")
+            run.prefill(plan.options)
+            run.decode(plan, self._chat.special.end)
         except Aborted:
             run.cancelled = True
         finally:
             self._engine.end_turn()
-        done = run.finish(parser, options.max_tokens == budget)
+        done = run.finish(plan.parser, plan.window_bound)
         done.text = said.text
         return done
 
@@ -155,14 +164,18 @@ class Heard:
 
 
 class TurnPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn before the engine works on it. `window_bound`: the window ends it before any other bound."""
+    """A turn before the engine works on it. `window_bound`: the window ends it before any other bound.
+
+    `watch` is None where an answer may repeat itself as long as it likes.
+    """
 
     tokens: list[int]
-    pictures: Sequence[Picture]
-    thinking: str | None
+    pictures: Sequence[Picture] = ()
+    thinking: str | None = None
     options: DecodeOptions
     parser: OutputParser
     piece: Callable[[int], bytes]
+    watch: RepetitionWatch | None
     window_bound: bool
 
 
@@ -176,7 +189,7 @@ class Run:
         self._prefill_s = self._first_token_s = self._decode_s = 0.0
         self._total = 0
         self._usage = Usage()
-        self._ended = self._stopped = False
+        self._ended = self._stopped = self._repeated = False
         self.cancelled = False
         self.take(turn, send)
 
@@ -218,11 +231,11 @@ class Run:
         finally:
             self._prefill_s = time.perf_counter() - began
 
-    def decode(
-        self, options: DecodeOptions, parser: OutputParser, piece: Callable[[int], bytes], end: frozenset[int]
-    ) -> None:
+    def decode(self, plan: TurnPlan, end: frozenset[int]) -> None:
         """The answer, token by token. Raises Aborted."""
         self._activity.enter("generating", self._turn)
+        options, parser, piece = plan.options, plan.parser, plan.piece
+        repeats = plan.watch.feed if plan.watch is not None else _never
         activity, feed, add, clock = self._activity, parser.feed, self.stream.add, time.monotonic
         usage, first = self._usage, 0.0
         tokens = self._engine.decode(options)
@@ -236,11 +249,15 @@ class Run:
                 if token in end:
                     self._ended = True
                     break
-                events = feed(piece(token))
+                data = piece(token)
+                events = feed(data)
                 if events:
                     add(events)
                 if parser.stopped:
                     self._stopped = True
+                    break
+                if repeats(data):
+                    self._repeated = True
                     break
                 if options.tools is not None and (opened := parser.take_opened()) is not None:
                     self._engine.constrain(opened)
@@ -260,9 +277,12 @@ class Run:
             reason = "cancelled"
         elif natural:
             reason = "tool_calls" if calls else "stop"
+        elif self._repeated:
+            reason = "length"
         else:
             reason = "context_full" if window_full else "length"
         done = self.done(reason)
+        done.ended_by = "repetition" if self._repeated else ""
         done.tool_calls = [] if self.cancelled else calls
         return done
 
@@ -278,3 +298,9 @@ class Run:
             decode_s=self._decode_s,
             state_valid=self._engine.valid() if self.cancelled else True,
         )
+
+
+def _never(data: bytes) -> bool:
+    """Nobody watches."""
+    del data
+    return False

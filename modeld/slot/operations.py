@@ -277,6 +277,7 @@ def turn_result(slot: Slot, work: Work, operation: Operation, done: Done) -> api
         session_valid=operation.session_valid,
         by=work.by if reason == "cancelled_by_other" else "",
         warnings=[*slot.loads.warnings, *done.warnings],
+        ended_by=done.ended_by,
     )
 
 

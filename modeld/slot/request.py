@@ -72,12 +72,14 @@ def require_servable(entry: ModelEntry, backend: str) -> None:
 
 
 def bounded(params: Sampling, num_ctx: int, settings: Settings) -> Sampling:
-    """The turn's options with a bound on its length, where its client gave none.
+    """The turn's options with a bound on its length and whether loops end it, where its client does not say.
 
     A small model can repeat itself until its window is full, and then the conversation cannot go on: such a turn
     ends with `length` after half of the window, or after `turn_tokens` if that is less. A client that wants more
     says so.
     """
+    if params.loop_stop is None:
+        params = msgspec.structs.replace(params, loop_stop=settings.loop_stop)
     if params.max_tokens is not None or not settings.turn_tokens:
         return params
     return msgspec.structs.replace(params, max_tokens=max(min(settings.turn_tokens, num_ctx // 2), 1))

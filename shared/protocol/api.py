@@ -25,6 +25,8 @@ SlotStateName = Literal[
 ]
 OnBusy = Literal["fail", "wait", "cancel"]
 FinishReason = Literal["stop", "length", "tool_calls", "cancelled", "cancelled_by_other", "context_full", "refusal"]
+#: Who ended an answer that is no whole one, where `finish_reason` alone does not tell.
+EndedBy = Literal["", "repetition"]
 Stage = Literal["queued", "loading", "prefix", "prefill", "thinking", "generating"]
 
 
@@ -223,7 +225,7 @@ class Sampling(Value, kw_only=True):
     """Options of one turn, never of the identity. None means the model's or engine's default.
 
     `tool_choice`: `auto` (the default), `none`, `required`, or the name of a tool: the answer is then a call from its
-    first token, without thoughts before it.
+    first token, without thoughts before it. `loop_stop`: whether an answer that only repeats itself is ended.
     """
 
     temperature: float | None = None
@@ -240,6 +242,7 @@ class Sampling(Value, kw_only=True):
     thinking: str | None = None
     tool_choice: str | None = None
     json_schema: dict[str, Any] | None = None
+    loop_stop: bool | None = None
 
 
 class TurnParams(Fenced, kw_only=True):
@@ -291,7 +294,7 @@ class ToolCall(Value, kw_only=True):
 
 
 class TurnResult(Value, kw_only=True):
-    """The final event of a turn."""
+    """The final event of a turn. `ended_by` is `repetition` where the answer had become a loop (reason: `length`)."""
 
     finish_reason: FinishReason
     model: str
@@ -303,6 +306,7 @@ class TurnResult(Value, kw_only=True):
     session_valid: bool = True
     by: str = ""
     warnings: list[str] = []
+    ended_by: EndedBy = ""
 
 
 class Queued(Value, tag="queued", kw_only=True):

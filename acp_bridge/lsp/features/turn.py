@@ -95,6 +95,7 @@ async def _turn(window: Window, params: wire.TurnParams, work: Work) -> wire.Tur
         reasoning="".join(shown.reasoning),
         by=result.by,
         warnings=result.warnings,
+        ended_by=result.ended_by,
         left_out=history.left_out,
     )
 

@@ -16,6 +16,8 @@
 
 export const WIRE = 1;
 
+export type EndedBy = '' | 'repetition';
+
 export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'cancelled' | 'cancelled_by_other' | 'context_full' | 'refusal';
 
 export type RowState = 'loading' | 'unloading' | 'active' | 'queued' | 'loaded' | 'not loaded' | 'restarting' | 'not servable' | 'rejected';
@@ -434,7 +436,7 @@ export interface Timings {
  * The end of a turn. `text` and `reasoning` are empty when they were streamed. `context`: the running window.
  *
  * `by` names who ended it when `finishReason` is `cancelled_by_other`. `leftOut` counts the messages left out at the
- * head (`overflow: trim`).
+ * head (`overflow: trim`). `endedBy` is `repetition` where the answer had become a loop; a notice tells it too.
  */
 export interface TurnResult {
   finishReason: FinishReason;
@@ -448,6 +450,7 @@ export interface TurnResult {
   by: string;
   warnings: string[];
   leftOut: number;
+  endedBy: EndedBy;
 }
 
 /**

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from acp_bridge.models import Advertised
-from acp_bridge.turn.sentences import left_out_text, unseen_text
+from acp_bridge.turn.sentences import REPEATED, left_out_text, unseen_text
 from bridge_fakes import Bench, Emit, FakeDaemon, active, result, row, running
 from shared.errors import ContextOverflow, DaemonNotRunning, EngineFailed, NoSatisfactoryModel
 from shared.protocol import api
@@ -239,6 +239,30 @@ async def test_a_turn_without_tools_holds_nothing(bench: Bench, face: type[Face]
         await editor.ask("again")
         assert holds == []
         assert daemon.methods.count("session/turn") == 2
+
+
+# --- how it ends -------------------------------------------------------------------------------
+
+
+async def test_an_answer_that_became_a_loop_is_told_once_and_gone_on_with(bench: Bench, face: type[Face]) -> None:
+    async def loops(params: api.TurnParams, emit: Emit, cancelled: anyio.Event) -> api.TurnResult:
+        emit(api.TextDelta(text="round and round "))
+        return result(params, "length", ended_by="repetition")
+
+    async def at_a_bound(params: api.TurnParams, emit: Emit, cancelled: anyio.Event) -> api.TurnResult:
+        emit(api.TextDelta(text="a long story"))
+        return result(params, "length")
+
+    async with running(bench) as daemon, face.open(bench) as editor:
+        daemon.script = loops
+        ended = await editor.ask("hi")
+        assert ended.told.count(REPEATED) == 1
+        assert ended.finish == {"acp": "stop", "lsp": "length"}[face.name]
+        daemon.script = at_a_bound
+        after = await editor.ask("go on")
+        assert REPEATED not in after.told
+        said = [message["content"] for message in daemon.turns[-1].messages if message["role"] == "assistant"]
+        assert said == ["round and round "], "the model is sent what it said, and not the remark"
 
 
 # --- what others do ----------------------------------------------------------------------------

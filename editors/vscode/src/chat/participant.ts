@@ -10,6 +10,7 @@ import { inMarkdown } from '../plain.ts';
 import { fenced } from './fence.ts';
 import { promptFor, type Task } from '../commands/prompts.ts';
 import { stageText } from './stages.ts';
+import { REPEATED } from '../text.ts';
 import { SYSTEM } from './conversation.ts';
 
 /** Its id in `package.json`. */
@@ -56,7 +57,8 @@ async function answer(
       token,
     );
     pacer.flush();
-    return { metadata: { model: result.model } };
+    const metadata = { model: result.model };
+    return result.endedBy === 'repetition' ? { metadata, errorDetails: { message: REPEATED } } : { metadata };
   } catch (error) {
     pacer.flush();
     const failure = failureOf(error);

@@ -11,6 +11,7 @@ import type { Library } from './library.ts';
 import { messagesFrom, textOf, toolsFrom } from './messages.ts';
 import { Later, Pacer, realTiming } from './pacing.ts';
 import { unusable } from '../picker/rows.ts';
+import { REPEATED } from '../text.ts';
 
 type Progress = vscode.Progress<vscode.LanguageModelResponsePart>;
 
@@ -95,6 +96,9 @@ export class ModelProvider implements vscode.LanguageModelChatProvider {
       }
       if (result.finishReason === 'context_full') {
         throw new Failure('The context of the model is full. Start a new chat to go on.', 'context_full');
+      }
+      if (result.endedBy === 'repetition') {
+        throw new Failure(REPEATED, 'repetition'); // as text it would become the model's own words
       }
     } catch (error) {
       pacer.flush();
