@@ -16,6 +16,7 @@ from bench import (
     guessing,
     installed,
     library,
+    loops,
     page,
     peers,
     stages,
@@ -39,6 +40,7 @@ PARTS = (
     "library",
     "stages",
     "guessing",
+    "loops",
 )
 ADVICE = "Ratios count, absolute numbers drift with the machine; median (quartiles, number of samples)."
 MADE = 'Made by `make bench REPORT=1`; with `ARGS="--only ..."` the rows of other parts stay as they were measured.'
@@ -93,6 +95,8 @@ def _budgets(table: Table, only: tuple[str, ...]) -> None:
         stages.measure(table, small)
     if "guessing" in only:
         guessing.measure(table, small)
+    if "loops" in only:
+        loops.measure(table, small)
 
 
 if __name__ == "__main__":

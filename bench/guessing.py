@@ -31,7 +31,7 @@ def measure(table: Table, model: Path) -> None:
     with Bare(model) as guessing, Bare(model, speculation=False) as plain:
         for what, asked, limit in (
             ("a file said again with one name changed", _edit, 1.1),
-            ("stories, sampled by the defaults", _story, 0.98),
+            ("stories, sampled by the defaults", story, 0.98),
         ):
             ratios, ours, theirs = [], [], []
             for number in range(ROUNDS + 1):
@@ -59,7 +59,8 @@ def _edit(number: int) -> tuple[list[dict[str, Any]], DecodeOptions]:
     return edit(number), DecodeOptions(max_tokens=400)
 
 
-def _story(number: int) -> tuple[list[dict[str, Any]], DecodeOptions]:
+def story(number: int) -> tuple[list[dict[str, Any]], DecodeOptions]:
+    """A question whose answer repeats nothing, sampled as a chat is."""
     messages = [{"role": "user", "content": f"Write a story about {STORIES[number % len(STORIES)]}."}]
     options = DecodeOptions(max_tokens=300, temperature=0.8, top_k=40, top_p=0.95, min_p=0.05, seed=number)
     return messages, options
