@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -12,8 +13,9 @@ import anyio.to_thread
 import msgspec
 
 from acp_bridge.picker import RemoteModel
+from acp_bridge.providers.events import EVENT_BYTES, EVENT_STREAM, LIKE_STREAMS, body_of, content_type, events_of
 from acp_bridge.providers.keys import key_hint, key_of
-from acp_bridge.providers.stream import StreamReader
+from acp_bridge.providers.stream import StreamReader, error_text
 from shared.errors import (
     BackendUnavailable,
     ContextOverflow,
@@ -41,6 +43,8 @@ LIST_LIMIT_S = 5.0
 RETRY_PAUSES_S = (0.5, 2.0)
 CONNECT_LIMIT_S = 5.0
 BODY_SHOWN = 300
+#: Of the body of a refusal, what is read, in characters.
+ERROR_READ = 64 * 1024
 
 
 class TryAgain(Exception):
@@ -72,6 +76,19 @@ class ProviderClient:
         self._asked = False
         self._key: Secret | None = None
         self._clean = Cleaner()
+        self._tls: Any = None
+
+    async def _library(self) -> Any:
+        """The HTTP library, with the certificates read: once, for they take longer than a request. Raises
+        BackendUnavailable.
+        """
+        library = await anyio.to_thread.run_sync(http)
+        if self._tls is None:
+            try:
+                self._tls = await anyio.to_thread.run_sync(library.create_ssl_context)
+            except OSError as error:
+                raise self._unavailable(f"its certificates cannot be read: {error.strerror or error}") from error
+        return library
 
     async def _keyed(self) -> Secret | None:
         """The key; asked of the keyring once, and again after it was refused. Raises BackendUnavailable."""
@@ -87,13 +104,16 @@ class ProviderClient:
         provider = self.provider
         if provider.models:
             return named_models(provider)
-        library = await anyio.to_thread.run_sync(http)
+        library = await self._library()
         key = await self._keyed()
         try:
-            async with client_of(library, LIST_LIMIT_S, key) as client:
-                answer = await client.get(f"{provider.base_url}/models")
-                self._require_good(answer.status_code, answer.text, "")
-                entries = listed_entries(answer.json())
+            async with (
+                client_of(library, LIST_LIMIT_S, key, self._tls) as client,
+                client.stream("GET", f"{provider.base_url}/models") as answer,
+            ):
+                text = await body_of(answer, EVENT_BYTES)
+                self._require_good(answer.status_code, text, "")
+                entries = listed_entries(decode_json(text, Any))
         except TryAgain as again:
             raise again.error from again
         except troubles(library) as error:
@@ -105,7 +125,7 @@ class ProviderClient:
         self, params: api.TurnParams, on_event: Callable[[api.Event], None], cancel: Cancel
     ) -> api.TurnResult:
         """One streamed completion. Raises the typed errors and TurnCancelled."""
-        library = await anyio.to_thread.run_sync(http)
+        library = await self._library()
         began = time.monotonic()
         await self._keyed()
         reader = StreamReader(self._clean)
@@ -119,15 +139,14 @@ class ProviderClient:
         await cancel.race(lambda: self._with_retries(library, params, reader, seen))
         spent = time.monotonic() - began
         rate = reader.generated / max(spent - (first[0] if first else 0.0), 1e-3)
-        calls = reader.tool_calls()
-        finish = reader.finish or "stop"
         return api.TurnResult(
-            finish_reason="tool_calls" if calls and finish == "stop" else finish,
+            finish_reason=reader.reason(),
             model=params.model,
             usage=api.Usage(prefilled=reader.prompt_tokens, generated=reader.generated),
             timings=api.Timings(first_token_s=first[0] if first else spent, tokens_per_s=round(rate, 1)),
             generation=0,
-            tool_calls=calls,
+            tool_calls=reader.tool_calls(),
+            warnings=reader.warnings(self.provider.name),
         )
 
     async def _with_retries(
@@ -150,22 +169,27 @@ class ProviderClient:
         key = await self._keyed()
         try:
             async with (
-                client_of(library, self.provider.timeout_s, key) as client,
+                client_of(library, self.provider.timeout_s, key, self._tls) as client,
                 client.stream("POST", url, json=request_body(params)) as answer,
             ):
                 if answer.status_code != 200:
-                    await answer.aread()
-                    self._require_good(answer.status_code, answer.text, params.model)
-                async for line in answer.aiter_lines():
-                    started = True
-                    for event in reader.line(line):
-                        seen(event)
+                    self._require_good(answer.status_code, await body_of(answer, ERROR_READ), params.model)
+                async with aclosing(self._events(library, answer)) as events:
+                    async for kind, data in events:
+                        started = True
+                        for event in reader.event(data, kind):
+                            seen(event)
+                        if reader.ended or reader.error:
+                            break  # what a server keeps open behind the end is not waited for
                 for event in reader.end():
                     seen(event)
         except (library.ConnectTimeout, library.PoolTimeout) as error:
             raise TryAgain(self._unavailable("it does not answer")) from error
         except library.TimeoutException as error:
             raise WaitTimeout(position=0, waited_s=self.provider.timeout_s) from error
+        except library.SSEError as error:
+            text = f"{self.provider.name} sent a piece of more than {EVENT_BYTES // 2**20} MiB"
+            raise EngineFailed(text, reason="too large") from error
         except troubles(library) as error:
             failed = self._unavailable(self._said(str(error)) or type(error).__name__)
             if started:
@@ -178,6 +202,23 @@ class ProviderClient:
             raise EngineFailed(f"{self.provider.name}: {said}", reason=said)
         if not (reader.ended or reader.finish):
             raise EngineFailed(f"{self.provider.name} broke the answer off", reason="the stream ended early")
+
+    async def _events(self, library: Any, answer: httpx2.Response) -> AsyncGenerator[tuple[str, str]]:
+        """(name, data) of the answer's events; one in a single piece is one. Raises EngineFailed for other bodies."""
+        kind = content_type(answer)
+        some = kind == EVENT_STREAM  # one that breaks off is told as that
+        if some or kind in LIKE_STREAMS:
+            async with aclosing(events_of(library, answer)) as events:
+                async for event in events:
+                    some = True
+                    yield event
+        elif kind == "application/json" or kind.endswith("+json"):
+            some = True
+            yield "message", await body_of(answer, EVENT_BYTES)
+        if not some:
+            said = self._said(kind) or "a body without a type"
+            text = f"{self.provider.name} answered with {said} in place of a stream: is its base_url right?"
+            raise EngineFailed(text, reason=said)
 
     def _said(self, text: str) -> str:
         """What an endpoint or a library said, without secrets; shortened last, so that no half of one is left."""
@@ -208,17 +249,19 @@ class ProviderClient:
         )
 
 
-def client_of(library: Any, timeout_s: float, key: Secret | None) -> httpx2.AsyncClient:
+def client_of(library: Any, timeout_s: float, key: Secret | None, tls: Any) -> httpx2.AsyncClient:
     """A client that sends `key` where it is told to and nowhere else: it follows no redirect."""
     headers = {} if key is None else {"Authorization": f"Bearer {key.reveal()}"}
     limits = library.Timeout(timeout_s, connect=min(CONNECT_LIMIT_S, timeout_s))
-    client: httpx2.AsyncClient = library.AsyncClient(headers=headers, timeout=limits, follow_redirects=False)
+    client: httpx2.AsyncClient = library.AsyncClient(
+        headers=headers, timeout=limits, verify=tls, follow_redirects=False
+    )
     return client
 
 
 def troubles(library: Any) -> tuple[type[Exception], ...]:
     """What a request may raise: of the network, and of addresses, proxies and limits that cannot be used."""
-    return (library.HTTPError, library.InvalidURL, ValueError, ImportError, OverflowError)
+    return (library.HTTPError, library.InvalidURL, msgspec.MsgspecError, ValueError, ImportError, OverflowError)
 
 
 def named_models(provider: Provider) -> list[RemoteModel]:
@@ -276,16 +319,6 @@ def _tool_choice(choice: str | None) -> dict[str, Any]:
     if choice in ("none", "required"):
         return {"tool_choice": choice}
     return {"tool_choice": {"type": "function", "function": {"name": choice}}}
-
-
-def error_text(text: str) -> str:
-    """What an error body says."""
-    try:
-        body = decode_json(text, dict[str, Any])
-    except msgspec.DecodeError:
-        return text
-    error = body.get("error", body)
-    return str(error.get("message", error) if isinstance(error, dict) else error)
 
 
 class BoundRemote:

@@ -21,6 +21,7 @@ import msgspec
 from shared.errors import SettingInvalid
 
 _NAME = re.compile(r"[A-Z_][A-Z0-9_]*")
+MOST_TIMEOUT_S = 24 * 3600.0
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
@@ -82,6 +83,10 @@ def _provider(name: str, entry: object, file: Path) -> Provider:
         raise SettingInvalid(name=where, source=str(file), reason=str(error)) from error
     if not provider.base_url.startswith(("http://", "https://")):
         raise SettingInvalid(name=where, source=str(file), reason="base_url must begin with http:// or https://")
+    if not 0 < provider.timeout_s < MOST_TIMEOUT_S:
+        raise SettingInvalid(name=where, source=str(file), reason="timeout_s must be more than 0, and less than a day")
+    if not _is_usable(provider.base_url):
+        raise SettingInvalid(name=where, source=str(file), reason="base_url is no address: http://host:port/v1")
     if _carries_more(provider.base_url):
         reason = (
             "base_url must hold no user name, password, query or fragment; the key's place is key_env or key_keyring"
@@ -94,3 +99,14 @@ def _carries_more(address: str) -> bool:
     """Whether an address says more than where the endpoint is: what it says besides would be shown and stored."""
     authority = address.partition("://")[2].partition("/")[0]
     return any(sign in address for sign in "?#") or "@" in authority
+
+
+def _is_usable(address: str) -> bool:
+    """Whether a host stands in it, and a port that can be one."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(address)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

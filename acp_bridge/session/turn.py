@@ -157,6 +157,8 @@ class Turn:
             self.show(Used(used=usage.reused + usage.prefilled + usage.generated, size=result.num_ctx))
         if result.warnings:
             total["warnings"] = result.warnings
+        for text in result.warnings:
+            self.remark(text)
 
     def remark(self, text: str) -> None:
         """Say something to the user that is not the model's."""

@@ -65,6 +65,9 @@ class ToolRunner:
         return times < REPEATS_END
 
     async def _perform(self, call: api.ToolCall, card: str, turn: Turn) -> str:
+        if call.fault:
+            self._show(turn, Card(card=card, title=call.name, status="failed", items=[TextItem(text=call.fault)]))
+            raise ToolFailed(f"{call.fault}\nNothing was done. Call it again with one JSON object")
         arguments = _arguments(call.arguments)
         tool = self._tools.get(call.name)
         if tool is None:

@@ -286,11 +286,15 @@ class Timings(Value, kw_only=True):
 
 
 class ToolCall(Value, kw_only=True):
-    """A finished call. `arguments` is a JSON object as text, complete and valid."""
+    """A finished call. `arguments` is a JSON object as text, complete and valid.
+
+    `fault` says why the call cannot be run; its arguments are empty then.
+    """
 
     id: str
     name: str
     arguments: str
+    fault: str = ""
 
 
 class TurnResult(Value, kw_only=True):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from acp_bridge.lsp import wire
 from acp_bridge.lsp.messages import chat_messages, chat_tools, image_count, since_answer
 from acp_bridge.lsp.shown import Shown
@@ -75,6 +77,7 @@ async def _turn(window: Window, params: wire.TurnParams, work: Work) -> wire.Tur
     finally:
         shown.done.end()
     window.answered(result)
+    result = _runnable(result)
     return wire.TurnResult(
         finish_reason=result.finish_reason,
         model=result.model,
@@ -98,6 +101,18 @@ async def _turn(window: Window, params: wire.TurnParams, work: Work) -> wire.Tur
         ended_by=result.ended_by,
         left_out=history.left_out,
     )
+
+
+def _runnable(result: api.TurnResult) -> api.TurnResult:
+    """Without the calls that cannot be run, each of which is told: the editor would run them with empty arguments."""
+    calls = [call for call in result.tool_calls if not call.fault]
+    told = [
+        f"The call of {call.name or 'a tool'} cannot be run: {call.fault}" for call in result.tool_calls if call.fault
+    ]
+    if not told:
+        return result
+    finish = "stop" if result.finish_reason == "tool_calls" and not calls else result.finish_reason
+    return msgspec.structs.replace(result, tool_calls=calls, finish_reason=finish, warnings=[*result.warnings, *told])
 
 
 def _sampling(params: wire.TurnParams) -> api.Sampling:

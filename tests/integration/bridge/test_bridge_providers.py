@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from bridge_fakes import Bench, Client, bridge, running
+from lsp_fakes import window
 from shared.errors import ModeldError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
@@ -203,3 +204,74 @@ async def test_a_local_failure_never_becomes_a_remote_call(bench: Bench, monkeyp
             await client.prompt(session, "hi")
         assert failed.value.kind.startswith("daemon_")
         assert server.bodies == []
+
+
+async def broken_call(writer: asyncio.StreamWriter, body: dict[str, Any]) -> None:
+    """One call that can be run and one that cannot; then the end."""
+    if any(message["role"] == "tool" for message in body["messages"]):
+        await hello(writer, body)
+        return
+    calls = [
+        {"index": 0, "id": "good", "function": {"name": "list_folder", "arguments": "{}"}},
+        {"index": 1, "id": "bad", "function": {"name": "read_file", "arguments": "{not json"}},
+    ]
+    writer.write(head(200) + event(tool_calls=calls, finish="tool_calls") + b"data: [DONE]\n\n")
+
+
+async def test_a_call_that_cannot_be_run_is_a_failed_card_and_told_to_the_model(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with remote(bench, monkeypatch) as (server, client, session):
+        server.replies = [broken_call]
+        assert (await client.prompt(session, "go"))["stopReason"] == "end_turn"
+        told = {message["tool_call_id"]: message["content"] for message in server.bodies[1]["messages"][-2:]}
+        assert "its arguments are no JSON object: {not json" in told["bad"]
+        assert "Error" not in told["good"]
+        shapes = next(message for message in server.bodies[1]["messages"] if message.get("tool_calls"))
+        assert [json.loads(call["function"]["arguments"]) for call in shapes["tool_calls"]] == [{}, {}]
+        cards = [update for _, update in client.updates if update["sessionUpdate"] == "tool_call"]
+        failed = [card for card in cards if card["title"] == "read_file"]
+        assert [card["status"] for card in failed] == ["failed"]
+        assert "{not json" in str(failed[0]["content"])
+
+
+async def test_what_is_odd_about_an_answer_is_told_behind_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def odd(writer: asyncio.StreamWriter, body: dict[str, Any]) -> None:
+        writer.write(head(200) + event(content="half") + b"data: {no json\n\n" + event(finish="repetition"))
+
+    async with remote(bench, monkeypatch) as (server, client, session):
+        server.replies = [odd]
+        assert (await client.prompt(session, "go"))["stopReason"] == "end_turn"
+        said = client.text()
+        assert said.startswith("half")
+        assert "ended the answer for a reason that is not known here: repetition" in said
+        assert "A piece of the answer of lab could not be read" in said
+
+
+async def test_an_error_in_the_middle_ends_the_turn_as_one_and_keeps_what_came(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def failing(writer: asyncio.StreamWriter, body: dict[str, Any]) -> None:
+        writer.write(head(200) + event(content="half") + b'data: {"error": "CUDA out of memory"}\n\ndata: [DONE]\n\n')
+
+    async with remote(bench, monkeypatch) as (server, client, session):
+        server.replies = [failing]
+        with pytest.raises(ModeldError) as failed:
+            await client.prompt(session, "go")
+        assert (failed.value.kind, client.text()) == ("engine_failed", "half")
+        assert "CUDA out of memory" in failed.value.message
+
+
+async def test_a_call_that_cannot_be_run_is_not_given_to_an_editor_that_runs_calls(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with remote(bench, monkeypatch) as (server, _, _), window(bench) as editor:
+        server.replies = [broken_call]
+        with anyio.fail_after(10):
+            while "lab/big" not in str(await editor.request("modeld/models")):
+                await anyio.sleep(0.02)
+        await editor.request("modeld/pick", {"model": "lab/big"})
+        tools = [{"name": "read_file", "description": "", "parameters": {"type": "object"}}]
+        ended = await editor.turn("lab/big", "go", tools=tools).end()
+        assert [call["id"] for call in ended["toolCalls"]] == ["good"]
+        assert "The call of read_file cannot be run" in ended["warnings"][0]

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from acp_bridge.providers.client import request_body
 from acp_bridge.providers.config import read_providers
 from acp_bridge.providers.keys import key_of
 from acp_bridge.providers.stream import StreamReader
+from acp_bridge.providers.think import ThinkSplitter
 from shared.errors import SettingInvalid
 from shared.protocol import api
 from shared.secret import Cleaner
@@ -20,7 +23,7 @@ pytestmark = pytest.mark.unit
 
 
 def chunk(reader: StreamReader, **choice: Any) -> list[api.Event]:
-    return reader.line("data: " + json.dumps({"choices": [choice]}))
+    return reader.event(json.dumps({"choices": [choice]}))
 
 
 def test_text_reasoning_and_the_end() -> None:
@@ -29,28 +32,65 @@ def test_text_reasoning_and_the_end() -> None:
     assert chunk(reader, delta={"reasoning_content": "hm"}) == [api.ReasoningDelta(text="hm")]
     assert chunk(reader, delta={"content": "Hel"}) == [api.Generating(), api.TextDelta(text="Hel")]
     assert chunk(reader, delta={"content": "lo"}, finish_reason="length") == [api.TextDelta(text="lo")]
-    reader.line('data: {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 2}}')
-    assert reader.line("data: [DONE]") == []
-    assert (reader.finish, reader.prompt_tokens, reader.generated, reader.ended) == ("length", 7, 2, True)
+    reader.event('{"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 2}}')
+    assert reader.event("[DONE]") == []
+    assert (reader.reason(), reader.prompt_tokens, reader.generated, reader.ended) == ("length", 7, 2, True)
+    assert reader.warnings("lab") == []
 
 
-def test_calls_in_pieces() -> None:
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(
+            ["choices", "delta", "message", "content", "tool_calls", "function", "name", "arguments", "index", "id",
+             "finish_reason", "error", "usage", "prompt_tokens", "refusal", "reasoning", "type", "text", "thinking"]
+        ),
+        inner,
+        max_size=5,
+    ),
+    max_leaves=30,
+)  # fmt: skip
+
+
+@given(st.lists(JSON.map(json.dumps) | st.text(max_size=20), max_size=5))
+def test_whatever_a_server_sends_is_read_or_told_and_raises_nothing(pieces: list[str]) -> None:
     reader = StreamReader(Cleaner())
-    chunk(reader, delta={"tool_calls": [{"index": 0, "id": "a", "function": {"name": "read", "arguments": '{"p'}}]})
-    chunk(reader, delta={"tool_calls": [{"index": 0, "function": {"arguments": '": 1}'}}]})
-    chunk(reader, delta={"tool_calls": [{"index": 1, "function": {"name": "cut", "arguments": '{"x'}}]})
-    assert reader.tool_calls() == [api.ToolCall(id="a", name="read", arguments='{"p": 1}')]
+    shown = [event for piece in pieces for event in reader.event(piece)] + reader.end()
+    calls, warnings = reader.tool_calls(), reader.warnings("lab")
+    assert all(isinstance(json.loads(call.arguments), dict) for call in calls)
+    assert shown or calls or warnings or reader.error, "an answer of nothing is told"
 
 
-@pytest.mark.parametrize("line", ["", ": ping", "event: x", "data: {not json", "data: {}", 'data: {"choices": null}'])
-def test_noise_is_nothing(line: str) -> None:
-    assert StreamReader(Cleaner()).line(line) == []
+@given(st.text(alphabet="<think>/\n ab", max_size=30), st.integers(1, 4))
+def test_thinking_comes_out_the_same_however_it_is_cut(text: str, size: int) -> None:
+    def split(pieces: list[str]) -> tuple[str, str]:
+        splitter = ThinkSplitter()
+        told = [splitter.feed(piece) for piece in pieces] + [splitter.end()]
+        return "".join(thinking for thinking, _ in told), "".join(answer for _, answer in told)
+
+    cut = [text[at : at + size] for at in range(0, len(text), size)]
+    assert split(cut) == split([text])
 
 
-def test_an_error_in_the_stream_is_kept() -> None:
-    reader = StreamReader(Cleaner())
-    reader.line('data: {"error": {"message": "out of memory"}}')
-    assert reader.error == "out of memory"
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<think>hm</think>\n\nyes", ("hm", "yes")),
+        ("\n<think>\nhm\n</think>yes", ("hm\n", "yes")),
+        ("<think>only", ("only", "")),
+        ("<think></think>yes", ("", "yes")),
+        ("the mark <think>a</think> in a text", ("", "the mark <think>a</think> in a text")),
+        ("<thin ice", ("", "<thin ice")),
+        ("<think>a</think>b</think>c", ("a", "b</think>c")),
+        ("<", ("", "<")),
+    ],
+)
+def test_thinking_is_what_stands_in_the_marks_at_the_begin(text: str, expected: tuple[str, str]) -> None:
+    splitter = ThinkSplitter()
+    thinking, answer = splitter.feed(text)
+    more, rest = splitter.end()
+    assert (thinking + more, answer + rest) == expected
 
 
 def test_providers_of_the_config_file(tmp_path: Path) -> None:

@@ -15,10 +15,9 @@ from acp_bridge.daemon.departures import Departures
 from acp_bridge.mcp.secrets import ServerSecrets
 from acp_bridge.mcp.servers import ServerSpec
 from acp_bridge.mcp.tool import McpTool
-from acp_bridge.providers.client import error_text
 from acp_bridge.providers.config import read_providers
 from acp_bridge.providers.listcache import ListCache
-from acp_bridge.providers.stream import StreamReader
+from acp_bridge.providers.stream import StreamReader, error_text
 from acp_bridge.rowcache import Remembered, RowCache
 from modeld.engine.wire import BadFrame, to_worker_reader
 from modeld.rpc.checks import require_conversation, require_shallow
@@ -134,10 +133,10 @@ def test_files_and_servers_that_nest_without_end_are_unreadable(tmp_path: Path) 
     assert read_record(weights) is None
     assert error_text(ENDLESS).startswith('{"a"')
     stream = StreamReader(Cleaner())
-    assert stream.line(f"data: {ENDLESS}") == []
+    assert stream.event(ENDLESS) == []
     part = {"index": 0, "id": "x", "function": {"name": "read", "arguments": ENDLESS}}
-    stream.line("data: " + json.dumps({"choices": [{"delta": {"tool_calls": [part]}}]}))
-    assert stream.tool_calls() == []
+    stream.event(json.dumps({"choices": [{"delta": {"tool_calls": [part]}}]}))
+    assert [bool(call.fault) for call in stream.tool_calls()] == [True]
 
 
 @pytest.mark.parametrize("read", [lambda file: load_settings({}, file), read_providers])
