@@ -57,19 +57,22 @@ LOOKING: Mapping[str, Mapping[str, Verb]] = MappingProxyType(
     }
 )
 
-#: How such a program is run, so that neither the settings of a repository nor a terminal makes it do more: no pager,
-#: no file watcher, no repository hidden in plain folders, no download of what a partial clone left out, no new index.
+#: How such a program is run, so that neither the settings of a repository nor a terminal makes it do more: no pager, no
+#: file watcher, no hook of the index, no repository hidden in plain folders, no download of what a partial clone left
+#: out, no new index.
 HARDENED: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "git": {
             "GIT_PAGER": "cat",
             "GIT_OPTIONAL_LOCKS": "0",
             "GIT_NO_LAZY_FETCH": "1",
-            "GIT_CONFIG_COUNT": "2",
+            "GIT_CONFIG_COUNT": "3",
             "GIT_CONFIG_KEY_0": "core.fsmonitor",
             "GIT_CONFIG_VALUE_0": "false",
             "GIT_CONFIG_KEY_1": "safe.bareRepository",
             "GIT_CONFIG_VALUE_1": "explicit",
+            "GIT_CONFIG_KEY_2": "core.hooksPath",
+            "GIT_CONFIG_VALUE_2": "/dev/null",
         }
     }
 )

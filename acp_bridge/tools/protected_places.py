@@ -42,7 +42,21 @@ def _by_names(path: Path, root: Path) -> str:
 
 def _on_path(folder: Path) -> bool:
     places = filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep))
-    return any(Path(os.path.realpath(place)) == folder for place in places)
+    return any(_same(Path(os.path.realpath(place)), folder) for place in places)
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether two paths may mean one file: as text in any case, as many filesystems compare names, or on disk."""
+    if str(one).casefold() == str(other).casefold():
+        return True
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False  # one of them does not exist
+
+
+def _within(real: Path, folder: Path) -> bool:
+    return any(_same(each, folder) for each in (real, *real.parents))
 
 
 def _by_links(real: Path, root: Path) -> Iterator[str]:
@@ -52,15 +66,10 @@ def _by_links(real: Path, root: Path) -> Iterator[str]:
         reason = runs_code(Path(entry.path).relative_to(root).parts)
         if not reason:
             continue
-        try:
-            if entry.is_symlink():
-                target = Path(os.path.realpath(entry.path))
-                if real == target or real.is_relative_to(target):
-                    yield reason
-            elif numbers is not None and entry.inode() == numbers[1] and _numbers(Path(entry.path)) == numbers:
-                yield reason
-        except OSError:
-            continue  # gone meanwhile
+        target = Path(os.path.realpath(entry.path))
+        linked = target != Path(os.path.realpath(os.path.dirname(entry.path))) / entry.name  # a junction is a link too
+        if (linked and _within(real, target)) or (numbers is not None and _numbers(target) == numbers):
+            yield reason
     yield from _by_git(real, root)
 
 
@@ -94,14 +103,14 @@ def _by_git(real: Path, root: Path) -> Iterator[str]:
     folder = top / ".git"
     if pointer := _text(folder).partition("gitdir:")[2].strip():
         folder = Path(os.path.realpath(top / pointer))
-        if real.is_relative_to(folder):
+        if _within(real, folder):
             yield GIT
     if common := _text(folder / "commondir").strip():
         folder = Path(os.path.realpath(folder / common))
     for settings in (folder / "config", folder / "config.worktree"):
         for found in _HOOKS_PATH.finditer(_text(settings)):
             hooks = os.path.realpath(top / os.path.expanduser(found["path"].strip('"')))
-            if real.parent == Path(hooks):
+            if _same(real.parent, Path(hooks)):
                 yield HOOK
 
 

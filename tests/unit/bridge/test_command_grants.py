@@ -165,6 +165,30 @@ def test_what_only_looks_is_run_without_what_a_repository_may_name(tmp_path: Pat
     anyio.run(run)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a script is no program there")
+def test_a_hook_that_watches_the_index_is_not_run_by_what_only_looks(tmp_path: Path) -> None:
+    """`git diff` refreshes the index although it was asked to take no locks."""
+
+    async def run() -> None:
+        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        for words in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "--allow-empty", "-m", "x"]):
+            (tmp_path / "f").write_text("x")
+            await anyio.run_process(["git", *words], cwd=tmp_path)
+        hook = tmp_path / ".git" / "hooks" / "post-index-change"
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/made\n")
+        hook.chmod(0o755)
+        os.utime(tmp_path / "f", (1, 1))
+        plan = await RunCommand().plan({"command": "git diff"}, workspace(tmp_path))
+        await plan.effect(lambda items: None)
+        assert not (tmp_path / "made").exists()
+        os.utime(tmp_path / "f", (2, 2))
+        await anyio.run_process(["git", "diff"], cwd=tmp_path)
+        assert (tmp_path / "made").exists(), "the hook would have been run"
+
+    anyio.run(run)
+
+
 def test_commands_do_not_get_the_keys_of_providers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLUSTER_KEY", "marked-secret")
     monkeypatch.setenv("OTHER", "kept")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,8 @@ import pytest
 
 from acp_bridge.session.face import ToolFailed
 from acp_bridge.tools.changing import EditFile, WriteFile
-from acp_bridge.tools.workspace import Workspace
+from acp_bridge.tools.paths import locate
+from acp_bridge.tools.workspace import Workspace, write_text
 
 pytestmark = [
     pytest.mark.anyio,
@@ -160,6 +163,42 @@ async def test_what_did_not_move_is_written(root: Path, path: str) -> None:
     assert (root / path).read_text() == "new"
     assert (root.with_name("outside") / "a.py").read_text() == "old"
     assert not list(root.rglob("*.part"))
+
+
+#: Makes the folder a link and a folder again for ever, also where a writer has made it in between.
+FLIP = """
+import contextlib, os, shutil, sys
+while True:
+    try:
+        os.rename("src", "aside")
+        os.symlink(sys.argv[1], "src")
+        os.unlink("src")
+        os.rename("aside", "src")
+    except OSError:
+        if os.path.isdir("aside"):
+            shutil.rmtree("src", ignore_errors=True)
+            with contextlib.suppress(OSError):
+                os.rename("aside", "src")
+"""
+
+
+def test_a_folder_that_is_swapped_again_and_again_leads_nowhere(root: Path) -> None:
+    """While files are written, another process makes the folder a link and a folder, as fast as it can."""
+    outside = root.with_name("outside")
+    places = [locate("src/deep/a.py", [str(root)]), locate("src/made.py", [str(root)])]
+    places.append(locate("src/more/made.py", [str(root)]))
+    with subprocess.Popen([sys.executable, "-c", FLIP, str(outside)], cwd=root) as other:
+        try:
+            written = 0
+            for number in range(600):
+                with contextlib.suppress(ToolFailed):
+                    write_text(places[number % 3], f"{number}")
+                    written += 1
+        finally:
+            other.kill()
+    assert contents(outside) == {"a.py": "old"}
+    assert os.listdir(outside) == ["a.py"]
+    assert written, "and some of it was written"
 
 
 async def test_the_error_says_what_was_replaced(root: Path) -> None:
