@@ -136,6 +136,8 @@ def describe(row: LibraryRow) -> str:
         facts.append(f"context {row.context_train:,}")
     if row.quantization:
         facts.append(row.quantization)
+    if not row.has_template and not row.embedding_only:
+        facts.append("base model, no chat template")
     return ", ".join(facts)
 
 

@@ -53,6 +53,7 @@ def row(name: str, **more: Any) -> api.LibraryRow:
         "format": "gguf",
         "path": f"/m/{name}.gguf",
         "size_bytes": 92_000_000,
+        "has_template": True,
     }
     return api.LibraryRow(name=name, **{**facts, "context_train": 2048, **more})
 

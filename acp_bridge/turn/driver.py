@@ -15,7 +15,7 @@ from acp_bridge.session import context
 from acp_bridge.session.cancel import TurnCancelled
 from acp_bridge.thinking import level_of
 from acp_bridge.turn.holds import NEXT_TURN_S, Holds
-from acp_bridge.turn.sentences import REPEATED, left_out_text, rounds_text, unseen_text
+from acp_bridge.turn.sentences import BASE_MODEL, REPEATED, left_out_text, rounds_text, unseen_text
 from shared.errors import ContextOverflow, ModeldError, UnsupportedFeature
 from shared.protocol import api
 
@@ -138,6 +138,8 @@ class Driver:
         if history.pictured and model.may_see and job.allow_load:
             await model.load(view, self._cancel, allow_switch=job.allow_switch)  # whether it sees is known then
         tools = await self._equip(found, model)
+        if not isinstance(found, RemoteModel) and not found.has_template and history.begins:
+            view.notice(BASE_MODEL.format(model=model.name))
         if history.new_images and not model.sees:
             view.notice(unseen_text(history.new_images, model.name))
         return model, tools

@@ -14,7 +14,7 @@ Messages = list[dict[str, Any]]
 
 
 class History(Protocol):
-    """What the model is sent. `new_images` counts the images that came since its last answer.
+    """What the model is sent. `new_images` counts the images that came since its last answer; `begins`: none came yet.
 
     `trims`: what no longer fits is left out at the head; else it is the caller's ContextOverflow. `remedy` is the
     face's own advice behind the sentence that says so.
@@ -27,6 +27,11 @@ class History(Protocol):
     @property
     def pictured(self) -> bool:
         """Whether there is an image in what is sent."""
+        ...
+
+    @property
+    def begins(self) -> bool:
+        """Whether no model has answered yet."""
         ...
 
     def messages(self, *, sees: bool) -> Messages:
@@ -57,6 +62,11 @@ class RecordedHistory:
     def pictured(self) -> bool:
         """See History."""
         return self._recorder.conversation.pictured
+
+    @property
+    def begins(self) -> bool:
+        """See History."""
+        return not answered(self.messages(sees=False))
 
     def messages(self, *, sees: bool) -> Messages:
         """See History."""
@@ -89,6 +99,11 @@ class GivenHistory:
         self._render = render
         self._rendered: dict[bool, Messages] = {}
 
+    @property
+    def begins(self) -> bool:
+        """See History."""
+        return not answered(self.messages(sees=False))
+
     def messages(self, *, sees: bool) -> Messages:
         """See History."""
         if sees not in self._rendered:
@@ -101,3 +116,8 @@ class GivenHistory:
         """See History."""
         self.left_out += count
         return self.left_out
+
+
+def answered(messages: Messages) -> bool:
+    """Whether a model has said something in them."""
+    return any(message["role"] == "assistant" for message in messages)

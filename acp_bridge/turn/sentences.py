@@ -7,6 +7,9 @@ from shared.words import counted
 #: Told when modeld ended an answer that had become a loop.
 REPEATED = "The answer began to repeat itself and was ended. Send a message to go on."
 
+#: Told at the first answer of a model that was trained to go on with a text, not to answer.
+BASE_MODEL = "{model} is a base model without a chat template: it continues text, and may not answer."
+
 
 def unseen_text(count: int, model: str) -> str:
     """Told when images of the user are not sent."""

@@ -70,13 +70,14 @@ class TurnRunner:
         if must and grammar is not None:
             grammar = must_call(grammar, prompt.format, self._chat.call_lead(job.tools))
         options = decode_options(job.params, self._advised, self._capabilities, budget, grammar)
+        stops = [*job.params.stop, *self._chat.template.end_texts]
         return TurnPlan(
             tokens=prompt.tokens,
             pictures=prompt.pictures,
             thinking=thinking,
             options=options,
-            parser=OutputParser(prompt.format, job.params.stop, tools),
-            piece=self._chat.piece_reader(prompt.format, job.params.stop),
+            parser=OutputParser(prompt.format, stops, tools),
+            piece=self._chat.piece_reader(prompt.format, stops),
             watch=None if job.params.loop_stop is False else RepetitionWatch(request_of(job.messages)),
             window_bound=options.max_tokens == budget and job.params.max_tokens != budget,
         )

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from modeld.output.format import OutputFormat
-from modeld.template.default import CHATML, MISSING
+from modeld.template.default import CHATML, END_TEXTS, MISSING
 from modeld.template.sandbox import OUTPUT_LIMIT, Given, Sandbox, TemplateRefused, given, tojson
 from modeld.template.shape import Shape, adapt
 from modeld.template.sniff import Sniffed, sniff
@@ -37,6 +37,8 @@ class Template:
     ) -> None:
         self.warnings: list[str] = [] if source.strip() else [MISSING]
         self.source = source if source.strip() else CHATML
+        #: Texts that end an answer, beside the end tokens of the vocabulary.
+        self.end_texts: tuple[str, ...] = () if source.strip() else END_TEXTS
         self.digest = hashlib.sha256(self.source.encode("utf-8", "surrogatepass")).hexdigest()
         self.sniffed: Sniffed = sniff(self.source)
         self.bos = bos

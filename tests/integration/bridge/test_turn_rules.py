@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from acp_bridge.models import Advertised
-from acp_bridge.turn.sentences import REPEATED, left_out_text, unseen_text
+from acp_bridge.turn.sentences import BASE_MODEL, REPEATED, left_out_text, unseen_text
 from bridge_fakes import Bench, Emit, FakeDaemon, active, result, row, running
 from shared.errors import ContextOverflow, DaemonNotRunning, EngineFailed, NoSatisfactoryModel
 from shared.protocol import api
@@ -239,6 +239,16 @@ async def test_a_turn_without_tools_holds_nothing(bench: Bench, face: type[Face]
         await editor.ask("again")
         assert holds == []
         assert daemon.methods.count("session/turn") == 2
+
+
+async def test_a_base_model_is_told_at_its_first_answer(bench: Bench, face: type[Face]) -> None:
+    bench.inventory.advertised = Advertised(rows=(*ROWS, row("base", has_template=False)))
+    async with running(bench), face.open(bench) as editor:
+        told = BASE_MODEL.format(model="base")
+        assert told in (await editor.ask("hi", model="base")).told
+        assert told not in (await editor.ask("again", model="base")).told
+    async with running(bench), face.open(bench) as editor:
+        assert "base model" not in (await editor.ask("hi", model="alpha")).told, "the control"
 
 
 # --- how it ends -------------------------------------------------------------------------------

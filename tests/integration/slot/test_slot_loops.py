@@ -108,6 +108,21 @@ async def test_steps_and_fills_follow_the_same_rule(data_root: DataRoot) -> None
         assert (await fill(client, api.Sampling(max_tokens=2 * BOUND, loop_stop=False))).usage.generated == 2 * BOUND
 
 
+async def test_a_base_model_ends_at_the_mark_that_it_writes_as_text(data_root: DataRoot) -> None:
+    write_models(data_root, "a")
+    reply = {"pieces": ["Hello", "<|im", "_end|>", "\n", "more "], "endless": True}
+    bare = write_script(data_root.path, [reply], template="")
+    async with Modeld(data_root, "scripted", **bare) as modeld, modeld.client() as client:
+        turn = client.turn("a", params=ANY)
+        assert (await turn.end()).finish_reason == "stop"
+        assert text_of(turn) == "Hello"
+    own = write_script(data_root.path, [reply])
+    async with Modeld(data_root, "scripted", **own) as modeld, modeld.client() as client:
+        turn = client.turn("a", params=api.Sampling(max_tokens=5))
+        assert (await turn.end()).finish_reason == "length"
+        assert "<|im_end|>" in text_of(turn), "the control: with a template of its own it is text"
+
+
 async def fill(client: Client, params: api.Sampling) -> api.FillResult:
     return await client.call(
         "completion/fill", api.FillParams(model="a", prefix="x", suffix="y", params=params), api.FillResult

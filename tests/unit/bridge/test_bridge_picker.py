@@ -27,6 +27,7 @@ pytestmark = pytest.mark.unit
 
 
 def row(name: str, state: RowState = "not loaded", **more: object) -> LibraryRow:
+    more.setdefault("has_template", True)
     return LibraryRow(
         name=name,
         title=name,
@@ -200,3 +201,9 @@ def test_fifty_misses_make_one_reconcile() -> None:
 def test_a_new_file_is_looked_for_in_time() -> None:
     """Each look of a bridge finds the last one of its library old enough, and leaves time to read a header."""
     assert MAX_AGE < FILES_CHECK_S < 15.0 - 2.0
+
+
+def test_a_base_model_is_told_from_one_that_chats() -> None:
+    rows = [row("chats"), row("base", has_template=False), row("vectors", has_template=False, embedding_only=True)]
+    told = [describe(one).endswith("base model, no chat template") for one in rows]
+    assert told == [False, True, False]

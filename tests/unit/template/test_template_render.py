@@ -27,6 +27,8 @@ def test_a_missing_template_is_chatml_with_a_warning() -> None:
     template = Template("")
     assert template.warnings == [MISSING]
     assert MISSING in probe(template)
+    assert template.end_texts == ("<|im_end|>",)
+    assert Template("{{ messages[0].content }}").end_texts == (), "a template of its own is trusted with its own marks"
     assert template.render([SYSTEM, USER]).startswith(
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHello"
     )
