@@ -22,7 +22,7 @@ from acp_bridge.acp.methods.session_prompt import META
 from acp_bridge.session.question import DECLINE, SWITCH
 from shared import codes
 from shared.console import LiveLine, draw
-from shared.defects import sole
+from shared.defect import sole
 from shared.errors import ModeldError, ModelNotFound
 from shared.protocol.faults import BadAnswer, InvalidParams, MethodNotFound, PeerGone
 from shared.protocol.framing import LineFramer

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
+from collections.abc import Callable
 
 from shared.shown import one_line
 
@@ -19,6 +21,18 @@ def where(error: BaseException) -> str:
 def report(program: str, work: str, error: BaseException) -> None:
     """One line on standard error."""
     sys.stderr.write(f"{program}: {type(error).__name__} in {one_line(work)} at {where(error)}\n")
+
+
+def reporter(program: str) -> Callable[[str, BaseException], None]:
+    """`report` of one program."""
+    return functools.partial(report, program)
+
+
+def sole(error: BaseException) -> BaseException:
+    """The one exception inside nested groups (task groups raise groups of one)."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 def frames(error: BaseException) -> str:

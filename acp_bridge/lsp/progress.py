@@ -10,14 +10,14 @@ from shared.protocol import api
 from shared.shown import one_line
 
 if TYPE_CHECKING:
-    from acp_bridge.lsp.protocol import FaceProtocol
+    from acp_bridge.lsp.connection import EditorConnection
 
 
 class WorkDone:
     """`$/progress` with begin, report and end; silent without a token."""
 
-    def __init__(self, protocol: FaceProtocol, token: wire.Token | None, title: str) -> None:
-        self._protocol = protocol
+    def __init__(self, connection: EditorConnection, token: wire.Token | None, title: str) -> None:
+        self._connection = connection
         self._token = token
         self._last: tuple[str, int | None] = ("", None)
         self._tell({"kind": "begin", "title": one_line(title), "cancellable": True})
@@ -40,7 +40,7 @@ class WorkDone:
 
     def _tell(self, value: dict[str, Any]) -> None:
         if self._token is not None:
-            self._protocol.tell("$/progress", {"token": self._token, "value": value})
+            self._connection.tell("$/progress", {"token": self._token, "value": value})
 
 
 def turn_event(event: api.Event) -> wire.TurnEvent | None:

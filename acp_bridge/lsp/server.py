@@ -13,17 +13,15 @@ from urllib.parse import unquote
 import anyio
 import anyio.to_thread
 import msgspec
-from lsprotocol import converters, types
+from lsprotocol import types
 from pygls import uris
-from pygls.lsp.server import LanguageServer
 
 from acp_bridge.life import stop_with_process
 from acp_bridge.lsp import wire
+from acp_bridge.lsp.connection import EditorConnection
 from acp_bridge.lsp.features import Handler, code_action, handlers, inline_completion
-from acp_bridge.lsp.protocol import FaceProtocol
-from acp_bridge.lsp.transport import Pipe
 from acp_bridge.lsp.window import Window
-from shared.defects import reporter
+from shared.defect import reporter
 from shared.errors import ModeldError
 from shared.installed import Installed
 from shared.protocol.faults import InternalFault
@@ -39,14 +37,6 @@ if TYPE_CHECKING:
 
 
 report_defect = reporter("acp-bridge")
-
-
-class Pygls(LanguageServer):
-    """Nothing pops up in the editor by itself: requests are answered, and defects are on standard error."""
-
-    def report_server_error(self, error: Exception, source: Any) -> None:
-        """A notification that could not be handled."""
-        report_defect("a notification", error)
 
 
 class LspServer:
@@ -66,16 +56,12 @@ class LspServer:
         self._problem = problem
         self._core_of = core_of
         self._settings = settings
-        self._pygls = Pygls(
-            "modeld", __version__, protocol_cls=FaceProtocol, converter_factory=converters.get_converter
-        )
-        self._protocol: FaceProtocol = self._pygls.protocol  # type: ignore[assignment]
-        self._protocol.on_exit = self._exit
-        self._protocol.on_initialize = self._initialized
-        self._protocol.on_defect = report_defect
-        self.window = Window(self._protocol, root, settings)
+        self._editor = EditorConnection(settings, __version__, report_defect)
+        self._pygls = self._editor.pygls
+        self._editor.on_exit = self._exit
+        self._editor.on_initialize = self._initialized
+        self.window = Window(self._editor, root, settings)
         self.window.pid = os.getpid()
-        self._pipe: Pipe | None = None
         self._group: TaskGroup | None = None
         self._register()
 
@@ -83,17 +69,14 @@ class LspServer:
 
     async def serve(self, stream: ByteStream) -> None:
         """Until the editor closes its side, says `exit`, or is gone."""
-        self._pipe = self._protocol.pipe = Pipe(stream, self._settings)
         async with anyio.create_task_group() as group:
             self._group = self.window.group = group
-            await self._pipe.run(self._protocol.receive)
-            self._protocol.cancel_all()
+            await self._editor.serve(stream)
             group.cancel_scope.cancel()
 
     def stop(self) -> None:
         """End the connection from this side."""
-        if self._pipe is not None:
-            self._pipe.close()
+        self._editor.close()
 
     def close(self) -> None:
         """Write what is left, after `serve`. Bounded."""

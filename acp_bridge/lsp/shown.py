@@ -22,7 +22,7 @@ class Shown:
     """
 
     def __init__(self, window: Window, params: wire.LoadParams | wire.TurnParams, work: Work, title: str) -> None:
-        self.done = WorkDone(window.protocol, params.work_done_token, title)
+        self.done = WorkDone(window.connection, params.work_done_token, title)
         self.question_card = ""
         self.waits = False
         self.always_switch = params.consent == "always" or (params.consent == "ask" and window.always_switch)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from acp_bridge.core import Core
-    from acp_bridge.lsp.protocol import FaceProtocol
+    from acp_bridge.lsp.connection import EditorConnection
     from acp_bridge.session.face import Question
     from shared.paths import DataRoot
     from shared.protocol import api
@@ -46,8 +46,8 @@ class Work:
 class Window:
     """The state of one connection. `core` waits until it is there."""
 
-    def __init__(self, protocol: FaceProtocol, root: DataRoot, settings: Settings) -> None:
-        self.protocol = protocol
+    def __init__(self, connection: EditorConnection, root: DataRoot, settings: Settings) -> None:
+        self.connection = connection
         self.root = root
         self.settings = settings
         self.options = wire.Options()
@@ -202,11 +202,11 @@ class Window:
 
     def stream(self, token: wire.Token, event: wire.TurnEvent) -> None:
         """One partial result."""
-        self.protocol.tell("$/progress", {"token": token, "value": event})
+        self.connection.tell("$/progress", {"token": token, "value": event})
 
     def tell(self, method: str, params: wire.Told, latest: str | None = None) -> None:
         """A notification of ours."""
-        self.protocol.tell(method, params, latest)
+        self.connection.tell(method, params, latest)
 
     async def consent(self, question: Question, token: wire.Token | None) -> str | None:
         """Ask for consent; None when the user dismissed it. An answer for the session is kept for the window."""
@@ -227,7 +227,7 @@ class Window:
             token=token,
         )
         try:
-            raw = await self.protocol.ask("modeld/ask", asked)
+            raw = await self.connection.ask("modeld/ask", asked)
             return msgspec.convert(raw, wire.Reply).answer
         except (ModeldError, msgspec.ValidationError):
             return None  # an editor that cannot ask, or whose answer cannot be read, has not agreed

@@ -26,7 +26,7 @@ from acp_bridge.session.events import (
 from acp_bridge.session.recorder import FLUSH_S, Recorder
 from acp_bridge.session.stages import Stages
 from acp_bridge.session.state import title_of
-from shared.defects import sole
+from shared.defect import sole
 from shared.errors import ModeldError
 from shared.protocol import api
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from shared.console import guard_streams
-from shared.defects import sole
+from shared.defect import sole
 from shared.errors import ModeldError
 from shared.shown import one_line
 

@@ -38,7 +38,7 @@ class Shown:
     def __init__(self, window: Window, params: wire.PullParams) -> None:
         self._window = window
         self._source = shown_address(params.source)
-        self._done = WorkDone(window.protocol, params.work_done_token, f"Fetching {self._source}")
+        self._done = WorkDone(window.connection, params.work_done_token, f"Fetching {self._source}")
 
     def report(self, label: str, done: int, total: int) -> None:
         """Bytes; `total` 0 when it is not known."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,8 +17,10 @@ from lsprotocol import converters
 
 from acp_bridge.lsp import wire
 from acp_bridge.lsp.server import LspServer
+from shared.endpoint.memory import memory_pair
 from shared.errors import DaemonNotRunning
 from shared.paths import DataRoot
+from shared.protocol.framing import HeaderFramer
 from shared.settings import Settings
 
 pytestmark = pytest.mark.integration
@@ -73,49 +76,38 @@ NOTES = st.fixed_dictionaries(
 MESSAGES = st.lists(REQUESTS | NOTES | VALUES, max_size=8)
 
 
-class Sink:
-    """A pipe that keeps what is put."""
-
-    limit = 1 << 26
-
-    def __init__(self) -> None:
-        self.bodies: list[dict[str, Any]] = []
-
-    def put(self, body: bytes, latest: object = None) -> None:
-        del latest
-        self.bodies.append(json.loads(body))
-
-    def close(self) -> None:
-        pass
-
-
 async def play(folder: Path, messages: list[Any]) -> tuple[Counter[int], list[dict[str, Any]]]:
-    """Ids asked, and everything that was put."""
+    """Ids asked, and everything that was written, over a real connection."""
     server = LspServer(lambda name: None, DataRoot(folder), Settings())  # type: ignore[arg-type, return-value]
-    sink = Sink()
-    protocol = server._protocol
-    protocol.pipe = sink  # type: ignore[assignment]
-    protocol.on_initialize = lambda params, capabilities: None
     server.window.become_unusable(DaemonNotRunning())
-    async with asyncio.TaskGroup() as group:
-        server.window.group = _Spawner(group)  # type: ignore[assignment]
-        hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"capabilities": {}}}
-        asked: Counter[int] = Counter()
+    server._editor.on_initialize = lambda params, capabilities: None
+    ours, theirs = memory_pair()
+    framer = HeaderFramer(1 << 26)
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"capabilities": {}}}
+    asked: Counter[int] = Counter()
+    bodies: list[dict[str, Any]] = []
+
+    async def read() -> None:
+        while True:
+            try:
+                data = await theirs.receive()
+            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                return
+            bodies.extend(json.loads(body) for body in framer.feed(data) if isinstance(body, bytes))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(server.serve, ours)
+        group.start_soon(read)
         for message in [hello, *messages]:
             if isinstance(message, dict) and isinstance(message.get("id"), int) and message.get("jsonrpc") == "2.0":
                 asked[message["id"]] += not isinstance(message.get("id"), bool) and "method" in message
-            protocol.receive(json.dumps(message).encode())
-        for _ in range(20):
-            await asyncio.sleep(0)
-    return asked, sink.bodies
-
-
-class _Spawner:
-    def __init__(self, group: asyncio.TaskGroup) -> None:
-        self._group = group
-
-    def start_soon(self, work: Any, *arguments: Any) -> None:
-        self._group.create_task(work(*arguments))
+            await theirs.send(framer.frame(json.dumps(message).encode()))
+        wanted = {number for number, count in asked.items() if count}
+        with anyio.move_on_after(5):
+            while not wanted <= {body.get("id") for body in bodies}:
+                await asyncio.sleep(0)
+        await theirs.aclose()
+    return asked, bodies
 
 
 CONVERTER = converters.get_converter()  # what makes a server slow to make
@@ -126,7 +118,7 @@ CONVERTER = converters.get_converter()  # what makes a server slow to make
 @given(messages=MESSAGES)
 def test_every_request_is_answered_once(messages: list[Any]) -> None:
     with mock.patch("lsprotocol.converters.get_converter", return_value=CONVERTER):
-        asked, bodies = asyncio.run(play(Path("/nowhere"), messages))
+        asked, bodies = anyio.run(play, Path("/nowhere"), messages)
     answers: Counter[int] = Counter()
     for body in bodies:
         assert body["jsonrpc"] == "2.0"

@@ -22,14 +22,14 @@ LATER = ["acp_bridge.core", "acp_bridge.session.store", "acp_bridge.inventory", 
 
 PROBE = """
 import json, os, sys
-import acp_bridge.lsp.protocol as protocol
-answered = protocol.FaceProtocol._send_response
+from shared.protocol.stream import Sender
+answered = Sender.put
 def after(self, *arguments, **more):
     answered(self, *arguments, **more)
     if not os.path.exists(os.environ["MODULES_FILE"]):
         with open(os.environ["MODULES_FILE"], "w") as file:
             json.dump(sorted(sys.modules), file)
-protocol.FaceProtocol._send_response = after
+Sender.put = after
 sys.argv = ["acp-bridge", "lsp"]
 import acp_bridge.__main__ as bridge
 bridge.main()
@@ -108,7 +108,7 @@ def test_no_message_is_ever_in_a_log(world: World) -> None:
     finally:
         assert editor.close() == 0
     said = editor.errors()
-    assert "in a notification" in said, "a broken notification leaves a line, without its content"
+    assert "in textDocument/didChange" in said, "a broken notification leaves a line, without its content"
     assert secret not in said
     logs = world.root.logs
     assert not logs.exists() or all(secret not in log.read_text() for log in logs.iterdir())
