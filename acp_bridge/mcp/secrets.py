@@ -41,7 +41,7 @@ class ServerSecrets:
             *named_secrets(spec.environment),
             *named_secrets(spec.headers),
             *address_secrets(spec.url),
-            *_argument_secrets(spec.arguments),
+            *_argument_secrets((*spec.command.split(), *spec.arguments)),  # some write a whole line as the command
             *proxy_secrets(environ),
         ]
         given = [*spec.environment.values(), *spec.headers.values()]

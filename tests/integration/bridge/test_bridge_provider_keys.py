@@ -12,10 +12,15 @@ from keyring.backend import KeyringBackend
 from keyring.errors import KeyringLocked
 
 from acp_bridge.picker import RemoteModel
+from acp_bridge.providers.client import ProviderClient
 from acp_bridge.providers.config import Provider, read_providers
-from acp_bridge.providers.keys import SERVICE, key_of
+from acp_bridge.providers.keys import SERVICE, key_hint, key_of
 from acp_bridge.providers.listcache import ListCache
-from shared.errors import BackendUnavailable
+from acp_bridge.session.cancel import Cancel
+from shared.catalog.pull import pull
+from shared.errors import BackendUnavailable, DownloadFailed, SettingInvalid
+from shared.paths import DataRoot
+from shared.protocol import api
 
 pytestmark = pytest.mark.integration
 
@@ -104,6 +109,58 @@ def test_who_needs_no_keyring_does_not_import_it(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "keyring", None)
     assert revealed(Provider(name="lab", base_url="http://lab/v1", key_env="K"), {"K": "set"}) == "set"
     assert key_of(Provider(name="lab", base_url="http://lab/v1"), {}) is None
+
+
+@pytest.mark.parametrize("name", ["sk-Marked-0123456789abcdefghij", "hf_Marked0123456789abcdefghij"])
+def test_a_key_in_the_place_of_a_name_is_not_told(entries: Memory, name: str) -> None:
+    assert "Marked" not in key_hint(Provider(name="lab", base_url="http://lab/v1", key_env=name))
+    with pytest.raises(BackendUnavailable) as refused:
+        key_of(Provider(name="lab", base_url="http://lab/v1", key_keyring=name), {})
+    assert "Marked" not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "address", ["http://me:Marked@h/v1", "http://Marked@h/v1", "http://h/v1?key=Marked", "http://h/v1#Marked",
+                "http://me:Marked@[::bad/v1", "http://me:Marked@h:port/v1"]
+)  # fmt: skip
+def test_an_address_that_holds_a_key_is_refused_without_it(tmp_path: Path, address: str) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(f'[providers.lab]\nbase_url = "{address}"\n')
+    with pytest.raises(SettingInvalid) as refused:
+        read_providers(file)
+    assert "Marked" not in refused.value.message
+    assert "base_url" in refused.value.message
+
+
+PROXIES = ["http://me:Marked@[::bad", "ftp://me:Marked@h", "me:Marked@127.0.0.1:1", "http://me:Marked@h:port",
+           "socks5://me:Marked@127.0.0.1:1", "http://me:Marked\u00e9@127.0.0.1:1", "http://me:Marked@127.0.0.1:1",
+           "http://me:Mar%6bed@127.0.0.1:1", "http://me:Marked a@127.0.0.1:1", "://me:Marked@x"]  # fmt: skip
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("proxy", PROXIES)
+async def test_a_proxy_that_cannot_be_used_is_typed_and_its_password_not_told(
+    monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    monkeypatch.setattr("acp_bridge.providers.client.RETRY_PAUSES_S", ())
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    client = ProviderClient(Provider(name="lab", base_url="http://example.invalid/v1"))
+    asked = api.TurnParams(model="lab/m", messages=[])
+    for work in (client.models, lambda: client.turn(asked, lambda event: None, Cancel())):
+        with pytest.raises(BackendUnavailable) as refused:
+            await work()
+        assert "Marked" not in refused.value.message
+
+
+@pytest.mark.parametrize("proxy", PROXIES)
+def test_so_it_is_with_a_pull(data_root: DataRoot, monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    monkeypatch.setattr("shared.catalog.download.TRIES", 1)
+    monkeypatch.setenv("http_proxy", proxy)
+    monkeypatch.delenv("no_proxy", raising=False)
+    with pytest.raises(DownloadFailed) as refused:
+        pull("http://example.invalid/m.gguf", data_root, environ={})
+    assert "Marked" not in refused.value.message
 
 
 def test_the_config_file_names_the_entry(tmp_path: Path) -> None:

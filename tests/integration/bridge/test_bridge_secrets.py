@@ -191,7 +191,12 @@ def mcp_servers(server: HostileServer) -> list[dict[str, Any]]:
     variables = [{"name": "API_TOKEN", "value": MCP_ENVIRONMENT}, {"name": "OTHER", "value": MCP_PLAIN}]
     return [
         {"name": "tells", **tells, "env": variables},
-        {"name": "absent", "command": f"/no/such/{'x' * 9}", "args": [f"--key={MCP_ENVIRONMENT}"], "env": variables},
+        {
+            "name": "absent",
+            "command": f"/no/such --token {MCP_ENVIRONMENT}",
+            "args": [f"--key={MCP_ENVIRONMENT}"],
+            "env": variables,
+        },
         {"name": "web", "type": "http", "url": address, "headers": [header]},
         {"name": "inside", "type": "http", "url": address, "headers": [{**header, "value": f"a\n{MCP_HEADER}"}]},
         {"name": "letters", "type": "http", "url": address, "headers": [{**header, "value": f"é{MCP_HEADER}"}]},

@@ -58,7 +58,8 @@ async function answer(
     );
     pacer.flush();
     const metadata = { model: result.model };
-    return result.endedBy === 'repetition' ? { metadata, errorDetails: { message: REPEATED } } : { metadata };
+    const told = result.endedBy === 'repetition' ? REPEATED : inMarkdown(result.warnings.join(' '));
+    return told ? { metadata, errorDetails: { message: told } } : { metadata };
   } catch (error) {
     pacer.flush();
     const failure = failureOf(error);

@@ -100,6 +100,9 @@ export class ModelProvider implements vscode.LanguageModelChatProvider {
       if (result.endedBy === 'repetition') {
         throw new Failure(REPEATED, 'repetition'); // as text it would become the model's own words
       }
+      if (result.warnings.length > 0 && result.toolCalls.length === 0) {
+        throw new Failure(result.warnings.join(' '), 'warnings');
+      }
     } catch (error) {
       pacer.flush();
       const failure = failureOf(error);
