@@ -87,8 +87,9 @@ def guard_streams() -> None:
     sys.stdout, sys.stderr = _guarded(sys.stdout), _guarded(sys.stderr)
 
 
-def _guarded(stream: TextIO) -> TextIO:
-    return stream if isinstance(stream, Door) else cast("TextIO", Door(stream))
+def _guarded(stream: Any) -> TextIO:
+    """A stream that was closed by the caller (None) stays so: what is printed to it goes nowhere."""
+    return cast("TextIO", stream if stream is None or isinstance(stream, Door) else Door(stream))
 
 
 def draw(text: str, stream: TextIO | None = None) -> None:

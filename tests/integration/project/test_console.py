@@ -57,6 +57,17 @@ def test_a_full_disk_under_the_output_is_told_in_one_line(command: tuple[str, ..
 
 
 @POSIX
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+def test_the_daemon_bears_closed_streams_too(closed: str, environ: dict[str, str]) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *argv(("modeld", "serve", "--help"))],
+        env=environ, capture_output=True, text=True, check=False, timeout=50,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@POSIX
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_closed_streams_are_nowhere(command: tuple[str, ...], closed: str, environ: dict[str, str]) -> None:

@@ -1,5 +1,6 @@
 /** The conversation of the chat panel: what was said, what runs, and what the model is sent. Pure. */
 import type { Message, TurnEvent, TurnResult } from '../wire.ts';
+import { plain, plainAll } from '../plain.ts';
 import { count, seconds } from '../text.ts';
 import { stageText } from './stages.ts';
 
@@ -122,12 +123,12 @@ export function apply(turn: Turn, event: TurnEvent): boolean {
       turn.stage = '';
       return false;
     case 'notice':
-      turn.notices.push(event.text);
+      turn.notices.push(plain(event.text));
       return true;
     case 'tool_call':
       return false;
     default: {
-      const stage = stageText(event);
+      const stage = plain(stageText(event));
       const changed = stage !== turn.stage;
       turn.stage = stage;
       return changed;
@@ -138,12 +139,12 @@ export function apply(turn: Turn, event: TurnEvent): boolean {
 /** The turn ended in order. */
 export function finish(turn: Turn, result: TurnResult): void {
   turn.stage = '';
-  turn.model = result.model || turn.model;
+  turn.model = plain(result.model) || turn.model;
   turn.state = result.finishReason === 'cancelled' ? 'stopped' : 'done';
-  turn.remarks = result.warnings;
+  turn.remarks = plainAll(result.warnings);
   if (result.finishReason === 'cancelled_by_other') {
     turn.state = 'stopped';
-    turn.notices.push(`Ended by ${result.by || 'another editor'}.`);
+    turn.notices.push(plain(`Ended by ${result.by || 'another editor'}.`));
   }
   if (result.finishReason === 'context_full') {
     turn.notices.push('The context of the model is full; start a new chat to go on.');
@@ -156,7 +157,7 @@ export function fail(turn: Turn, text: string, kind: string): void {
   turn.stage = '';
   turn.state = kind === 'cancelled' ? 'stopped' : 'failed';
   if (turn.state === 'failed') {
-    turn.error = { text, kind };
+    turn.error = { text: plain(text), kind };
   }
 }
 

@@ -4,6 +4,7 @@ import * as vscode from 'vscode';
 import type { Bridge } from '../bridge/bridge.ts';
 import { failureOf } from '../bridge/failures.ts';
 import type { Library } from '../models/library.ts';
+import { plain, plainAll } from '../plain.ts';
 import { Later, Pacer, realTiming } from '../models/pacing.ts';
 import type { Proposals } from './proposals.ts';
 import { apply, Conversation, fail, finish, type Target, type Turn } from './conversation.ts';
@@ -229,14 +230,14 @@ export class ChatPanel implements vscode.WebviewViewProvider, vscode.Disposable 
     const model = this.library.held.current;
     if (model === undefined) {
       const { name, reason } = this.library.held.explanation;
-      return { name, detail: this.bridge.trouble?.text ?? reason, ready: false };
+      return plainAll({ name, detail: this.bridge.trouble?.text ?? reason, ready: false });
     }
-    return { name: model.name, detail: model.detail, ready: model.selectable };
+    return plainAll({ name: model.name, detail: model.detail, ready: model.selectable });
   }
 
   private selection(): Attachment | null {
     const editor = vscode.window.activeTextEditor;
-    return editor === undefined || editor.selection.isEmpty ? null : { label: codeAt(editor).label };
+    return editor === undefined || editor.selection.isEmpty ? null : { label: plain(codeAt(editor).label) };
   }
 
   /** What the page shows already is not sent again. */

@@ -180,3 +180,18 @@ test('what became of the place is a sentence with the way out', () => {
     assert.match(lostText('a.py', lost), /a\.py\. Select .* ask again\.$/);
   }
 });
+
+test('what the panel says around an answer is plain; the answer is the model\'s own', () => {
+  const conversation = new Conversation();
+  const turn = conversation.ask('q', 'm');
+  const hostile = 'a\u202eb\n[x](command:y) $(z)';
+  const plainly = 'a\\u202eb\\n[x] (command:y) $ (z)';
+  apply(turn, { type: 'loading', model: hostile, fraction: 0, unloads: '' });
+  assert.equal(turn.stage, `Loading ${plainly}, 0 %`);
+  apply(turn, { type: 'notice', text: hostile });
+  assert.deepEqual(turn.notices, [plainly]);
+  apply(turn, { type: 'text', text: hostile });
+  fail(turn, hostile, 'engine_failed');
+  assert.equal(turn.error?.text, plainly);
+  assert.equal(turn.answer, hostile);
+});
