@@ -48,9 +48,11 @@ def test_the_name_of_a_file_is_neither_a_link_nor_an_icon(scripted: Home, window
         scripted.run("modeld", "library", "refresh")
         window.run("Local Models: Choose Model")
         widget = window.page.locator(QUICK_INPUT)
-        window.until(lambda: "Fix it" in widget.inner_text(), "our picker has the broken file")
-        window.page.keyboard.type("Fix it")
-        assert widget.locator(".quick-input-list .codicon-alert").count() == 0
+        rows = widget.locator(".quick-input-list")
+        widget.locator(".quick-input-titlebar .codicon-refresh").click()
+        widget.locator("input.input").fill("Fix it")  # a long list draws only what is seen
+        window.until(lambda: "Fix it" in rows.inner_text(), "our picker has the broken file")
+        assert rows.locator(".codicon-alert").count() == 0
         window.page.keyboard.press("Enter")
         told = window.toast("cannot be used")
         window.shot("panel-7-broken-file")

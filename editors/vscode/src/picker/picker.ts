@@ -56,7 +56,7 @@ export class ModelPicker {
       }),
     ];
     picker.show();
-    void this.library.refresh();
+    void this.library.refresh().then(fill); // rows that cannot be picked are no news to anybody but this list
   }
 
   private fill(picker: vscode.QuickPick<Item>): void {
@@ -78,6 +78,7 @@ export class ModelPicker {
       await this.bridge.request('modeld/library', { refresh: true });
       await this.library.refresh();
     });
+    this.fill(picker);
     picker.busy = false;
   }
 
