@@ -10,6 +10,7 @@ import msgspec
 
 from modeld.engine.contract import Capabilities, DecodeOptions
 from modeld.output.grammar_values import ToolGrammar
+from modeld.output.schemabounds import MOST_COUNT, countable
 from shared.errors import UnsupportedFeature
 from shared.protocol.api import Sampling
 
@@ -45,10 +46,17 @@ def decode_options(
     merged = {name: _first(name, asked, advised, DEFAULTS) for name in _FIELDS}
     values: dict[str, Any] = {name: value for name, value in merged.items() if value is not None}
     limit = budget if asked.max_tokens is None else min(asked.max_tokens, budget)
-    schema = None if asked.json_schema is None else json.dumps(asked.json_schema)
+    schema = None if asked.json_schema is None else _schema(asked.json_schema)
     bias = tuple(sorted((_token(key), value) for key, value in asked.logit_bias.items()))
     held = tools if capabilities.grammar and schema is None else None
     return DecodeOptions(max_tokens=limit, logit_bias=bias, json_schema=schema, seed=asked.seed, tools=held, **values)
+
+
+def _schema(asked: dict[str, Any]) -> str:
+    """As text. Raises UnsupportedFeature where a grammar would have to count too far."""
+    if countable(asked) != asked:
+        raise UnsupportedFeature(feature=f"this json_schema (a grammar counts to {MOST_COUNT})")
+    return json.dumps(asked)
 
 
 _FIELDS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty")

@@ -64,16 +64,22 @@ def from_worker_reader() -> FrameReader[FromWorker]:
 
 
 def frame(message: Message) -> bytes:
-    """One message ready to write. Text that is no valid Unicode is written with replacement marks."""
+    """One message ready to write. Text that is no valid Unicode is written with replacement marks, a number that
+    takes more than 64 bits in hex.
+    """
     try:
         body = msgspec.msgpack.encode(message)
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, OverflowError):
         body = msgspec.msgpack.encode(_cleaned(msgspec.to_builtins(message)))
     return len(body).to_bytes(_HEAD, "little") + body
 
 
 def _cleaned(value: object) -> object:
-    """A lone surrogate (legal in JavaScript's JSON) cannot be UTF-8: it becomes U+FFFD."""
+    """A lone surrogate (legal in JavaScript's JSON) cannot be UTF-8: it becomes U+FFFD. JSON knows numbers of any
+    length, msgpack does not.
+    """
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+        return hex(value)
     if isinstance(value, str):
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if isinstance(value, dict):

@@ -16,6 +16,7 @@ import msgspec
 
 from modeld.output.format import OutputFormat
 from modeld.output.grammar_values import Begin, CallForm, Forced, Section, ToolGrammar
+from modeld.output.schemabounds import MOST_SCHEMA, countable
 from shared.catalog.sniff import ToolStyle
 
 if TYPE_CHECKING:
@@ -110,7 +111,8 @@ def _schema(tool: dict[str, Any]) -> tuple[str, str]:
         return function["name"], ANY_OBJECT
     if not isinstance(parameters.get("properties", {}), dict):
         return function["name"], ANY_OBJECT
-    return function["name"], json.dumps({**parameters, "type": "object"}, ensure_ascii=False)
+    text = json.dumps({**countable(parameters), "type": "object"}, ensure_ascii=False)
+    return function["name"], text if len(text) <= MOST_SCHEMA else ANY_OBJECT
 
 
 def _section(family: _Family, schemas: dict[str, str]) -> Section:

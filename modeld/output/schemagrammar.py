@@ -36,12 +36,16 @@ _KNOWN = _NOTES | frozenset(
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
+class Endless(ValueError):
+    """A schema that no grammar can say, and that is not to be left to the engine's own reading either."""
+
+
 def schema_grammar(schema: str) -> str:
-    """EBNF whose root is one JSON value of the schema. Raises ValueError."""
+    """EBNF whose root is one JSON value of the schema. Raises ValueError, or its child Endless."""
     try:
         return _Grammar(loads_json(schema)).text()
     except RecursionError as error:  # a chain of references, each to the next
-        raise ValueError(TOO_DEEP) from error
+        raise Endless(TOO_DEEP) from error
 
 
 class _Grammar:
@@ -60,7 +64,7 @@ class _Grammar:
 
     def _named(self, body: str) -> str:
         if len(self._rules) >= MOST_RULES:
-            raise ValueError(f"a schema of more than {MOST_RULES} rules")
+            raise Endless(f"a schema of more than {MOST_RULES} rules")
         name = f"r{len(self._rules)}"
         self._rules[name] = body
         return name
@@ -106,7 +110,7 @@ class _Grammar:
         if not isinstance(path, str) or not path.startswith("#"):
             raise ValueError(f"reference {path}")
         if path in self._followed:
-            raise ValueError(f"reference {path} to itself")
+            raise Endless(f"reference {path} to itself")
         if path not in self._references:
             target = self._schema
             for step in path.split("/")[1:]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from modeld.engine.contract import DecodeOptions
-from modeld.output.callgrammar import canonical
+from modeld.output.callgrammar import ANY_OBJECT, canonical
 from modeld.output.grammar_values import Forced, Section, ToolGrammar
-from modeld.output.schemagrammar import schema_grammar
+from modeld.output.schemagrammar import Endless, schema_grammar
 from shared.errors import UnsupportedFeature
 
 #: min_p of one or more is "only the best token" and refused by the pipeline.
@@ -44,6 +44,8 @@ def _whole(genai: Any, schema: str) -> Any:
     """The engine's own reading of a schema lets white space go on for ever: ours has a bound, where it can say it."""
     try:
         return genai.StructuredOutputConfig(grammar=schema_grammar(schema))
+    except Endless as error:
+        raise UnsupportedFeature(feature=f"this json_schema ({error})") from error
     except ValueError:
         return genai.StructuredOutputConfig(json_schema=schema)
 
@@ -51,6 +53,8 @@ def _whole(genai: Any, schema: str) -> Any:
 def _arguments(kinds: Any, schema: str) -> Any:
     try:
         return kinds.EBNF(schema_grammar(schema))
+    except Endless:
+        return kinds.EBNF(schema_grammar(ANY_OBJECT))
     except ValueError:
         return kinds.JSONSchema(schema)
 

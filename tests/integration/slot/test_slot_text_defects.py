@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from modeld.engine.scripted import CHATML
 from modeld_process import Client, Modeld, Turn, write_models, write_script
 from planted import ENGINE, PLACES, Planted
-from shared.errors import EngineFailed, ModelLoadFailed, TemplateFailed, TextFailed
+from shared.errors import EngineFailed, ModelLoadFailed, TemplateFailed, TextFailed, UnsupportedFeature
 from shared.paths import DataRoot
 from shared.protocol import api
 
@@ -131,3 +132,47 @@ def test_the_stack_tells_text_from_engine() -> None:
         assert place_of(stack) == told
     assert of_frame(sys._getframe()) == (True, "")
     assert of_error(ValueError()) == (True, "")
+
+
+def _of(x: object, **more: object) -> dict[str, object]:
+    return {"type": "object", "properties": {"x": x}, "required": ["x"], **more}
+
+
+HOSTILE = {
+    "a string of a billion": _of({"type": "string", "minLength": 10**5, "maxLength": 10**9}),
+    "a list of a billion": _of({"type": "array", "minItems": 10**9, "items": {"type": "string"}}),
+    "a pattern that counts": _of({"type": "string", "pattern": "^((a{0,99999}){0,99999}){0,99999}$"}),
+    "a number of a thousand digits": _of({"type": "integer", "maximum": 10**1000}),
+    "a reference to itself": _of({"$ref": "#/$defs/a"}, **{"$defs": {"a": {"$ref": "#/$defs/a"}}}),
+    "a circle of references": _of(
+        {"$ref": "#/$defs/a"}, **{"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}
+    ),
+    "a choice of itself": _of({"$ref": "#/$defs/a"}, **{"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {}]}}}),
+    "a chain of references": _of(
+        {"$ref": "#/$defs/d0"}, **{"$defs": {f"d{at}": {"$ref": f"#/$defs/d{at + 1}"} for at in range(60)}}
+    ),
+    "a tree": _of({"type": "array", "items": {"$ref": "#"}}),
+}
+
+
+@pytest.mark.parametrize("backend", ["llama", pytest.param("openvino", marks=pytest.mark.model)])
+async def test_no_schema_of_a_tool_costs_the_model(
+    data_root: DataRoot, request: pytest.FixtureRequest, backend: str
+) -> None:
+    """The model is held to each from its first token; what no grammar can say is refused by its name, or any object."""
+    if backend == "llama":
+        write_models(data_root, "a")
+    else:
+        data_root.models.mkdir(parents=True, exist_ok=True)
+        (data_root.models / "a.gguf").symlink_to(request.getfixturevalue("smollm2"))
+    async with Modeld(data_root, backend) as modeld, modeld.client() as client:
+        for label, schema in HOSTILE.items():
+            tool = {"type": "function", "function": {"name": "read", "parameters": schema}}
+            for params in (
+                api.Sampling(max_tokens=12, temperature=0.0, tool_choice="required"),
+                api.Sampling(max_tokens=12, temperature=0.0, json_schema=schema),
+            ):
+                with suppress(UnsupportedFeature):
+                    await client.turn("a", tools=[tool], params=params).end()
+            done = await client.turn("a", tools=[tool], params=PARAMS).end()
+            assert (label, done.generation) == (label, 1)

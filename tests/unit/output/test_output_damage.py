@@ -9,10 +9,12 @@ import pytest
 from outputs import read, whole
 
 from fuzz import fuzz_output
+from modeld.output.callgrammar import ANY_OBJECT, tool_grammar
 from modeld.output.calls import STYLES
 from modeld.output.format import OutputFormat
 from modeld.output.markers import Markers
 from modeld.output.reader import MOST_LOOKS, NoProgress, Reader, Steps
+from modeld.output.schemabounds import MOST_COUNT, countable
 from modeld.output.schemagrammar import schema_grammar
 from modeld.output.tools import ToolBook
 from shared.catalog.sniff import ToolStyle
@@ -124,3 +126,42 @@ def test_alternatives_of_a_parameter_may_nest_without_end() -> None:
         schema = {"anyOf": [schema]}
     tool = {"function": {"name": "read", "parameters": {"properties": {"path": schema}}}}
     assert ToolBook([tool]).wants_text("read", "path")
+
+
+def test_bounds_that_no_grammar_counts_to_are_left_out_and_the_rest_stays() -> None:
+    kept = {
+        "type": "object",
+        "properties": {
+            "maxLength": {"type": "string", "maxLength": MOST_COUNT, "pattern": "^a{0,9}$"},
+            "list": {"type": "array", "items": {"enum": [10**30, "x"]}, "minItems": 1},
+        },
+    }
+    assert countable(kept) == kept
+    beyond = {
+        "type": "object",
+        "properties": {
+            "a": {"type": "string", "minLength": MOST_COUNT + 1, "maxLength": 10**9, "pattern": "^(a{99999})$"},
+            "b": {"type": "array", "maxItems": 10**9, "items": {"type": "number", "maximum": 1e300}},
+            "c": {"anyOf": [{"type": "integer", "minimum": -(10**400)}, {"type": "string", "pattern": "a" * 10_000}]},
+        },
+    }
+    assert countable(beyond) == {
+        "type": "object",
+        "properties": {
+            "a": {"type": "string"},
+            "b": {"type": "array", "items": {"type": "number"}},
+            "c": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+        },
+    }
+
+
+def test_a_schema_longer_than_most_windows_is_any_object() -> None:
+    def schema(members: int) -> str:
+        properties = {f"member{number}": {"type": "string"} for number in range(members)}
+        tool = {"function": {"name": "read", "parameters": {"type": "object", "properties": properties}}}
+        grammar = tool_grammar(OutputFormat(tools="hermes"), [tool])
+        assert grammar is not None
+        return grammar.schemas["read"]
+
+    assert "member9" in schema(10)
+    assert schema(10_000) == ANY_OBJECT
