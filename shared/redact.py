@@ -25,7 +25,7 @@ class Redactor:
     """Hides what was found out about this user: home folder, user name, host name, and known secrets."""
 
     def __init__(self, *, home: str = "", user: str = "", host: str = "", secrets: Iterable[str] = ()) -> None:
-        self._clean = Cleaner(secrets)
+        self._clean = Cleaner(tuple(secrets))
         self._home = home if len(home) > 1 else ""
         named = ((host, "host"), (user, "user"))
         self._names = [(name, f"<{what}>") for name, what in named if len(name) > 1 and name.lower() not in _COMMON]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote, urlsplit, urlunsplit
 
@@ -29,18 +29,27 @@ PLACEHOLDERS = frozenset(
 )  # fmt: skip
 #: Names of variables, headers, options and query parameters whose values are secrets.
 SECRET_NAME = re.compile(
-    r"(?i)token|secret|passw|passphrase|credential|signature|authorization|cookie|(?:^|[^a-z])"
-    r"(?:auth|pat|sig|pwd|jwt|(?:api|access|account|auth|master|private|session|ssl)?key)(?:[^a-z]|$)"
+    r"(?i)token(?!s|iz)|secret|passw|passphrase|credential|signature|authorization|cookie|(?<=[_-])pwd|(?:^|[^a-z])"
+    r"(?:auth|pat|sig|jwt|(?:api|access|account|auth|master|private|session|ssl)?key)(?:[^a-z]|$)"
 )
+#: Names of places, which are none although their names tell of one (`SSH_AUTH_SOCK`, `HF_TOKEN_PATH`).
+_PLACE_NAME = re.compile(r"(?i)_(?:sock|file|path|dir|home)$")
 #: What looks like one whatever it is called: long, of letters and digits, and neither a path nor words.
 _LOOKS_SECRET = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_.+=~-]{24,}")
+#: Lines of a key file that are told one by one are known from this length on.
+_LINE = 16
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy")
 
 #: What texts in quotes put a backslash before.
 _MARKS = re.compile(r"[\\\"'/]")
 #: How many times longer a secret may get in a stream by the backslashes of texts in texts.
 _DEPTH = 8
-_USERINFO = re.compile(r"(\b[A-Za-z][\w+.-]*:/{1,3})[^/\s\"'<>?#]+@")
+#: Backslashes in a row that may be the escapes of one; a bound, since servers may send any number of them.
+_MOST = 32
+#: With a `/`, `?` or `#` that somebody forgot to encode only behind `user:`, and where no port can be meant.
+_USERINFO = re.compile(
+    r"(\b[A-Za-z][\w+.-]{0,30}:/{1,3})(?:[^/\s\"'<>?#]+|[^/\s\"'<>?#:@]{0,99}:(?!\d+[/?#])[^\s\"'<>]{0,999})@"
+)
 _SCHEME = re.compile(r"(?i)\b(bearer|basic|token)(\s+|%20)(?=[^\s\"',;]*[\d+=_])[\w.~+/=%-]{8,}")
 _PARAMETER = re.compile(r"([?&;])([\w.%~-]+)(=)([^&;\s\"'<>#]+)")
 
@@ -154,7 +163,8 @@ def named_secrets(values: Mapping[str, str]) -> list[str]:
         if "://" in text:
             found += address_secrets(text)
         counts = text.isdigit() and len(text) < WORD  # `TURN_TOKENS=8192`
-        if not counts and (SECRET_NAME.search(name) or looks_secret(text)):
+        named = SECRET_NAME.search(name) is not None and _PLACE_NAME.search(name) is None
+        if not counts and (named or looks_secret(text)):
             found += [text, text.rpartition(" ")[2]]  # `Bearer x`: echoed whole or without its scheme
     return [one for one in found if one]
 
@@ -176,12 +186,13 @@ def _is_secret_parameter(name: str, value: str) -> bool:
 class Cleaner:
     """Takes `secrets` out of texts in every usual encoding, and of any address its password and signatures."""
 
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
-        known = {one for secret in secrets for one in (secret, secret.strip()) if _worth(one)}
+    def __init__(self, secrets: Collection[str] = ()) -> None:
+        lines = [line for secret in secrets if "\n" in secret for line in secret.split("\n") if len(line) >= _LINE]
+        known = {one for secret in (*secrets, *lines) for one in (secret, secret.strip()) if _worth(one)}
         long = {form for secret in known if len(secret) >= WORD for form in forms(secret)}
         self._forms = sorted(long, key=len, reverse=True)
-        short = sorted((re.escape(secret) for secret in known if len(secret) < WORD), key=len, reverse=True)
-        self._words = re.compile(rf"(?<!\w)(?:{'|'.join(short)})(?!\w)") if short else None
+        self._words = _any_of([one for one in known if len(one) < WORD], r"(?<!\w)()")
+        self._behind = _any_of([one for one in secrets if 0 < len(one) < SHORTEST], r"(?i)(\b(?:bearer|basic)\s+)")
         marked = [secret for secret in known if len(secret) >= WORD and _MARKS.search(secret)]
         self._nested = re.compile("|".join(map(_however_deep, marked))) if marked else None
         self._bare = [bare for secret in marked if (bare := secret.replace("\\", ""))]
@@ -189,8 +200,8 @@ class Cleaner:
     def __call__(self, text: str) -> str:
         """The text as it may be shown; cleaning it again changes nothing."""
         text = self.known(text)
-        if self._words is not None:
-            text = self._words.sub(HIDDEN, text)
+        for short in (self._words, self._behind):
+            text = text if short is None else short.sub(rf"\1{HIDDEN}", text)
         text = _USERINFO.sub(rf"\1{HIDDEN}@", text)
         text = _SCHEME.sub(rf"\1\2{HIDDEN}", text)
         return _PARAMETER.sub(_parameter, text)
@@ -213,9 +224,21 @@ class Cleaner:
 
     def held(self, text: str) -> int:
         """How many characters at the end of `text` may be the beginning of a secret."""
-        plain = (_begun(text, form, len(form)) for form in self._forms)
-        nested = (_begun(text, bare, len(bare) * _DEPTH, "\\") for bare in self._bare)
-        return max((*plain, *nested), default=0)
+        plain = max((_begun(text, form, len(form)) for form in self._forms), default=0)
+        if not self._bare:
+            return plain
+        nested = max(_begun(text, bare, len(bare) * _DEPTH, "\\") for bare in self._bare)
+        before = text[: len(text) - nested]  # the backslashes of the first character stand before it
+        return max(plain, nested + min(len(before) - len(before.rstrip("\\")), _MOST))
+
+    def shortened(self, text: str, most: int, read: int) -> str:
+        """At most `most` characters of the cleaned text, of which no more than `read` are looked at.
+
+        A secret that the second bound cuts is hidden too.
+        """
+        cleaned = self(text[:read])
+        whole = len(cleaned) - self.held(cleaned) if len(text) >= read else most
+        return cleaned[: min(most, whole)]
 
 
 def _begun(text: str, form: str, within: int, ignored: str = "") -> int:
@@ -252,6 +275,12 @@ class StreamCleaner:
         """What still waited."""
         kept, self._kept = self._kept, ""
         return kept
+
+
+def _any_of(secrets: Collection[str], before: str) -> re.Pattern[str] | None:
+    """A pattern for each of these as a word behind `before`, which keeps its one group. None where there is none."""
+    words = "|".join(sorted(map(re.escape, secrets), key=len, reverse=True))
+    return re.compile(rf"{before}(?:{words})(?!\w)") if words else None
 
 
 def _worth(secret: str) -> bool:
@@ -297,8 +326,8 @@ def forms(secret: str) -> set[str]:
 def _however_deep(secret: str) -> str:
     """A pattern for texts in texts (JSON in JSON, the repr of it), where each depth has put backslashes in front."""
     return "".join(
-        r"\\+" if char == "\\" else f"\\\\*{re.escape(char)}" if _MARKS.match(char) else re.escape(char)
-        for char in secret
+        rf"\\{{1,{_MOST}}}" if part[0] == "\\" else rf"\\{{0,{_MOST}}}{part}" if _MARKS.match(part) else re.escape(part)
+        for part in re.findall(r"\\+|[\"'/]|[^\\\"'/]+", secret)
     )
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 GRACE_S = 0.3
 MESSAGE_LIMIT = 64 * 1024 * 1024
 #: How much of what it writes to standard error is kept, to say why it failed. It goes into no log.
-TAIL_BYTES = 2048
+TAIL_BYTES = 64 * 1024
 
 
 class StdioServer:
@@ -42,7 +42,10 @@ class StdioServer:
     @property
     def said(self) -> str:
         """Empty when it wrote nothing."""
-        lines = self._tail.decode("utf-8", "replace").strip().splitlines()
+        told = self._tail.decode("utf-8", "replace")
+        if len(self._tail) == TAIL_BYTES:
+            told = told.partition("\n")[2]  # half of a line may be half of a secret, which nobody knows as one
+        lines = told.strip().splitlines()
         return lines[-1].strip() if lines else ""
 
     async def read_output(self) -> None:

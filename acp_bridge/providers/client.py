@@ -222,7 +222,7 @@ class ProviderClient:
 
     def _said(self, text: str) -> str:
         """What an endpoint or a library said, without secrets; shortened last, so that no half of one is left."""
-        return self._clean(text)[:BODY_SHOWN]
+        return self._clean.shortened(text, BODY_SHOWN, ERROR_READ)
 
     def _require_good(self, status: int, text: str, model: str) -> None:
         """Turn a status into a typed error; 429 and 5xx may be tried again."""

@@ -36,6 +36,8 @@ SECRETS = {name: value for name, value in globals().items() if name.isupper() an
 ECHO = str(Path(__file__).parent / "mcp_echo.py")
 #: An MCP server that starts only to say what it was given.
 TELLS = "import os,sys; sys.stderr.write(repr(dict(os.environ)) + ' '.join(sys.argv)); sys.exit(3)"
+#: One that tells it more often than is kept.
+FLOODS = "import os,sys; sys.stderr.write(os.environ['API_TOKEN'] * 9001); sys.exit(3)"
 
 
 class Tape(WireCheck):
@@ -197,6 +199,7 @@ def mcp_servers(server: HostileServer) -> list[dict[str, Any]]:
             "args": [f"--key={MCP_ENVIRONMENT}"],
             "env": variables,
         },
+        {"name": "flood", "command": sys.executable, "args": ["-c", FLOODS], "env": variables},
         {"name": "web", "type": "http", "url": address, "headers": [header]},
         {"name": "inside", "type": "http", "url": address, "headers": [{**header, "value": f"a\n{MCP_HEADER}"}]},
         {"name": "letters", "type": "http", "url": address, "headers": [{**header, "value": f"é{MCP_HEADER}"}]},
@@ -213,7 +216,8 @@ def test_what_an_mcp_server_is_given_is_told_to_nobody(user: User, server: Hosti
         made = bridge.request("session/new", {"cwd": str(user.work), "mcpServers": mcp_servers(server)})
         bridge.choose(made["sessionId"], "model", bridge.find_model(made, "lab/hello"))
         said = bridge.prompt(made["sessionId"], "go").text
-        for name in ("tells", "absent", "web", "inside", "letters", "named", "away", "older"):
+        assert "secret+1" not in said, "nor the end of one that was cut"
+        for name in ("tells", "absent", "flood", "web", "inside", "letters", "named", "away", "older"):
             assert f"The MCP server {name} is not available" in said, said
         assert "its header X-Api-Key holds a blank or a line end inside" in said
         user.shown["the ACP wire"] = "".join(tape.lines).encode()

@@ -17,6 +17,8 @@ from shared.paths import DataRoot
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
 TOKEN = "hf_Marked/token+1"
+PASSWORD = "Marked-password-2"
+SIGNATURE = "Marked-signature-3"
 
 
 def command(root: DataRoot, *arguments: str) -> subprocess.CompletedProcess[bytes]:
@@ -37,6 +39,9 @@ async def test_neither_token_is_told_by_a_running_daemon(data_root: DataRoot) ->
             secret = read_token(view.token_file)
             pulled = command(data_root, "pull", "hf:o/r")
             assert (pulled.returncode, b"401" in pulled.stderr) == (7, True), pulled.stderr
+            address = server.url("/m.gguf").replace("//", f"//me:{PASSWORD}@") + f"?X-Amz-Signature={SIGNATURE}"
+            signed = command(data_root, "pull", address)
+            assert (signed.returncode, b"404" in signed.stderr) == (7, True), signed.stderr
             bundle = data_root.path / "bundle.zip"
             for arguments in (("status", "--json"), ("logs",), ("doctor", "--json", "--bundle", str(bundle))):
                 done = command(data_root, *arguments)
@@ -44,8 +49,9 @@ async def test_neither_token_is_told_by_a_running_daemon(data_root: DataRoot) ->
             processes = [psutil.Process(daemon.pid), *daemon.workers()]
             (data_root.path / "ps.shown").write_text(" ".join(word for each in processes for word in each.cmdline()))
             texts = {place: data for place, data in written(data_root.path).items() if not place.endswith(".token")}
-            texts["pull"] = pulled.stdout + pulled.stderr
-            assert found(secret, texts) + found(TOKEN, texts) == []
+            texts["pull"] = pulled.stdout + pulled.stderr + signed.stdout + signed.stderr
+            assert [leak for each in (secret, TOKEN, PASSWORD, SIGNATURE) for leak in found(each, texts)] == []
+            assert server.requests[1][0].endswith(SIGNATURE)
             assert server.requests[0][1]["Authorization"] == f"Bearer {TOKEN}"
             assert found(secret, written(data_root.path)), "the search sees the file of the token itself"
             assert bundle.exists()

@@ -13,6 +13,7 @@ from secret_search import echoes, found
 from shared.secret import (
     HIDDEN,
     LONGEST,
+    PLACEHOLDERS,
     Cleaner,
     Secret,
     SecretUnusable,
@@ -28,8 +29,9 @@ from shared.shown import escaped, in_markdown, one_line, title
 pytestmark = pytest.mark.unit
 
 #: Everything that a header can carry and no text holds by chance.
+ORDINARY = set("<>hiden|&;:/@?=BearerBasic")
 SECRETS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=12, max_size=60).filter(
-    lambda text: len(set(text)) > 6 and not (set(text) <= set("<>hiden|&;:/@?=BearerBasic"))
+    lambda text: len(set(text)) > 6 and text.lower() not in PLACEHOLDERS and not set(text) <= ORDINARY
 )
 
 
@@ -115,6 +117,9 @@ def test_a_secret_is_not_printed_nor_copied() -> None:
         ("https://h/x?sig=a;key=b", f"https://h/x?sig={HIDDEN};key={HIDDEN}"),
         ("https://h/x?t=0123456789abcdefghijklmn", f"https://h/x?t={HIDDEN}"),
         ("https://h/x?monkey=1&design=2&page=3", "https://h/x?monkey=1&design=2&page=3"),
+        ("https://me:p#w@h/x?a=1", f"https://{HIDDEN}@h/x?a=1"),
+        ("https://me:p/w?x@h/x", f"https://{HIDDEN}@h/x"),
+        ("http://h:8080/@scope/x and http://h:80", "http://h:8080/@scope/x and http://h:80"),
         ("see https://h/a@b and me@example.org", "see https://h/a@b and me@example.org"),
         ("Bearer abcdef0123 was refused", f"Bearer {HIDDEN} was refused"),
         ("the bearer token is wrong; basic authentication", "the bearer token is wrong; basic authentication"),
@@ -144,10 +149,13 @@ def test_which_values_of_an_environment_are_secrets() -> None:
         {
             "API_TOKEN": "tok-1 ", "AUTH": "Bearer abcd", "URL": "postgres://u:pw-1@h/d?sslkey=sss1", "HOME": "/home/x",
             "LANG": "de_DE.UTF-8", "TURN_TOKENS": "8192", "ID": "ghp_0123456789abcdefghij", "PASSWORD": "12345678",
+            "PWD": "/work/abcdef", "SSH_AUTH_SOCK": "/run/agent.1", "MAX_TOKENS": "100000000", "DB_PWD": "pass-word",
         }
     )  # fmt: skip
-    assert {"tok-1", "abcd", "Bearer abcd", "pw-1", "sss1", "ghp_0123456789abcdefghij", "12345678"} <= set(known)
-    assert not {"/home/x", "de_DE.UTF-8", "8192"} & set(known)
+    assert {"tok-1", "abcd", "Bearer abcd", "pw-1", "sss1", "ghp_0123456789abcdefghij", "12345678", "pass-word"} <= set(
+        known
+    )
+    assert not {"/home/x", "de_DE.UTF-8", "8192", "/work/abcdef", "/run/agent.1", "100000000"} & set(known)
 
 
 def test_words_that_manuals_give_as_keys_stay_words() -> None:
@@ -156,3 +164,32 @@ def test_words_that_manuals_give_as_keys_stay_words() -> None:
     assert clean("with k3y! it is refused, mask3y!s not") == f"with {HIDDEN} it is refused, mask3y!s not"
     assert clean.known("k3y!") == "k3y!", "an answer keeps a short word"
     assert address_secrets("http://[broken") == []
+
+
+def test_a_very_short_key_is_hidden_behind_the_word_that_says_what_it_is() -> None:
+    assert Cleaner(["ab"])("Authorization: Bearer ab, about ab") == f"Authorization: Bearer {HIDDEN}, about ab"
+
+
+@pytest.mark.parametrize("cut", range(60, 90))
+def test_a_secret_that_a_bound_cuts_is_hidden_too(cut: int) -> None:
+    cleaner = Cleaner(["sk-0123456789-abcdef"])
+    shown = cleaner.shortened(f"{'x' * 60} sk-0123456789-abcdef is wrong", 300, cut)
+    assert "sk" not in shown
+    assert shown.startswith("x" * 60)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a." * 40_000, "\\" * 80_000, "a://b:" * 13_000, "&a=" * 26_000, "token " * 13_000, "a:/" * 26_000,
+     'k\\"' * 26_000,
+     "Bearer" + " " * 80_000, "sk-\\" * 20_000, "https://" + "a" * 80_000, "bearer " + "a" * 80_000],
+)  # fmt: skip
+def test_a_text_made_to_take_for_ever_does_not(text: str) -> None:
+    cleaner = Cleaner(['sk-\\\\\\"/k', "sk-plain-0123456789"])
+    assert cleaner(text)
+    assert cleaner.held(text) <= len(text)
+
+
+def test_a_line_of_a_key_file_is_known_too() -> None:
+    key = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQ\nab\n-----END KEY-----\n"
+    assert Cleaner([key])("it holds MIIEvQIBADANBgkqhkiG9w0BAQ and ab") == f"it holds {HIDDEN} and ab"
