@@ -37,6 +37,7 @@ _NAMES: dict[str, str] = {
     **dict.fromkeys((".mcp.json", "mcp.json", ".continue", ".roo", ".cline", ".opencode"), AGENT),
     **dict.fromkeys((".envrc", ".direnvrc", ".direnv", ".autoenv", ".autoenv.zsh", ".env.ps1", ".mise"), ENTERED),
     **dict.fromkeys((".mise.toml", "mise.toml", ".mise.local.toml", "mise.local.toml", ".rtx.toml"), ENTERED),
+    **dict.fromkeys(("flake.nix", "shell.nix", "devenv.nix", "devbox.json"), ENTERED),
     **dict.fromkeys((".devcontainer", ".devcontainer.json", ".gitpod.yml", ".idx", "autorun.inf"), ENTERED),
     **dict.fromkeys((".husky", ".githooks", ".git-hooks", ".hooks", ".pre-commit-config.yaml"), HOOK),
     **dict.fromkeys((".pre-commit-hooks.yaml", ".overcommit.yml", ".huskyrc", ".lintstagedrc", ".prek.toml"), HOOK),

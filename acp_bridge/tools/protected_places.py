@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from acp_bridge.tools.paths import spelled
-from acp_bridge.tools.protected import GIT, HOOK, runs_code
+from acp_bridge.tools.protected import GIT, HOOK, plain_name, runs_code
 
 #: Folders whose entries are often links to files with harmless names, beside the workspace's own.
 _LINKED_FROM = (".git/hooks", ".husky", ".githooks", ".vscode", ".zed", ".idea", ".github/workflows", ".config")
 #: A folder with more entries is not looked through: nobody keeps so many hooks or settings.
 MOST_ENTRIES = 10_000
 _READ_BYTES = 64 * 1024
-_HOOKS_PATH = re.compile(r"^\s*hookspath\s*=\s*(?P<path>.+?)\s*$", re.IGNORECASE | re.MULTILINE)
+_HOOKS_PATH = re.compile(r"(?im)(?:^|\])\s*hookspath\s*=\s*(?P<path>.+?)\s*(?:[#;].*)?$")
 _PROGRAMS = "a folder that programs are started from"
 
 
@@ -36,7 +36,7 @@ def _by_names(path: Path, root: Path) -> str:
     """The folders above the workspace's own say nothing, but for its name and its parent's, and a git folder."""
     if not path.is_relative_to(root):
         return ""
-    above = [*(part for part in root.parts if part == ".git"), *root.parts[-2:]]
+    above = [*(part for part in root.parts if plain_name(part) == ".git"), *root.parts[-2:]]
     return runs_code([*above, *path.relative_to(root).parts])
 
 
@@ -115,7 +115,10 @@ def _by_git(real: Path, root: Path) -> Iterator[str]:
 
 
 def _text(path: Path) -> str:
+    """The beginning of a regular file, "" for anything else: nothing here waits for a pipe."""
     try:
+        if not path.is_file():
+            return ""
         with path.open("rb") as file:
             return file.read(_READ_BYTES).decode("utf-8", "replace")
     except OSError:

@@ -109,6 +109,7 @@ async def test_links_are_seen_from_both_ends(tmp_path: Path) -> None:
         assert await verdict(place, path) == "allow", path
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="it makes a pipe, too")
 async def test_the_folders_that_git_names_ask(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path / "a")], check=True)
     subprocess.run(["git", "-C", str(tmp_path / "a"), "config", "core.hooksPath", "tools/run"], check=True)
@@ -117,6 +118,11 @@ async def test_the_folders_that_git_names_ask(tmp_path: Path) -> None:
     for path in ("tools/run/pre-commit", "tools/run/post-merge"):
         assert await verdict(workspace(tmp_path / "a"), path) == "ask"
     assert await verdict(workspace(tmp_path / "a"), "tools/x") == "allow"
+    (tmp_path / "a" / ".git" / "config").write_text('[core]hooksPath = "tools/run" ; ours\n')
+    assert await verdict(workspace(tmp_path / "a"), "tools/run/pre-commit") == "ask", "on the line of its section"
+    (tmp_path / "c").mkdir()
+    os.mkfifo(tmp_path / "c" / ".git")
+    assert await verdict(workspace(tmp_path / "c"), "x.py") == "allow", "a pipe is not waited for"
     (tmp_path / "a" / "part" / "run").mkdir(parents=True)
     subprocess.run(["git", "-C", str(tmp_path / "a"), "config", "core.hooksPath", "part/run"], check=True)
     assert await verdict(workspace(tmp_path / "a" / "part"), "run/pre-commit") == "ask", "the repository begins above"
