@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -123,3 +125,19 @@ def test_the_message_of_an_error_is_one_line_whatever_its_fields_hold() -> None:
     assert "\n" not in error.message
     assert len(error.message) <= shown.MESSAGE_MOST
     assert error.data["requested"].startswith("\x1b"), "the field itself stays as it came"
+
+
+def test_few_write_past_the_door_of_the_terminal() -> None:
+    """Who does has made harmless what it writes, or writes to a pipe of ours."""
+    root = Path(shown.__file__).parents[1]
+    past = re.compile(r"\bdraw\(|stdout\.buffer\.write|stderr\.buffer|os\.write\([12],|sys\.__std(?:out|err)__")
+    sources = [path for part in ("acp_bridge", "modeld", "shared") for path in (root / part).rglob("*.py")]
+    found = {path.relative_to(root).as_posix() for path in sources if past.search(path.read_text(encoding="utf-8"))}
+    assert found == {
+        "acp_bridge/archive.py",  # an exported conversation, as an answer is shown
+        "acp_bridge/chat.py",  # an answer
+        "acp_bridge/tools/grep.py",  # the pipe of a child to its bridge
+        "modeld/cli/context.py",  # JSON, escaped in its own way
+        "modeld/cli/watch.py",  # the live view, drawn from single lines
+        "shared/console.py",
+    }
