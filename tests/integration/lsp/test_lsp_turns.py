@@ -394,15 +394,15 @@ async def test_a_defect_of_ours_says_only_its_kind(
     editor, _ = pair
 
     def broken(*_: object, **__: object) -> Any:
-        raise ValueError("a secret in the text of an exception")
+        raise ValueError("pr0mpt in the text of an exception")
 
     monkeypatch.setattr("acp_bridge.lsp.features.turn.chat_messages", broken)
     with pytest.raises(InternalFault) as caught:
         await editor.turn("alpha").end()
-    assert "secret" not in caught.value.message
+    assert "pr0mpt" not in caught.value.message
     said = capsys.readouterr().err
     assert "ValueError in modeld/turn" in said
-    assert "secret" not in said
+    assert "pr0mpt" not in said
 
 
 # --- between two turns -------------------------------------------------------------------------
