@@ -55,11 +55,10 @@ def _warm_in_process(table: Table, model: Path) -> None:
         counts = []
         for _ in range(ROUNDS):
             began = time.perf_counter()
-            with RenderGuard(2.0).limits():
-                text = chat.template.render(talk, [], None)
-                chat.template.output_format(text)
+            rendered = chat.tokenizer.contents.render(talk, [], None)
+            chat.template.output_format(rendered.disguised)
             began = took("template", began)
-            tokens = bare.engine.tokenize(text, special=True)
+            tokens = chat.tokenizer.tokens(rendered, None, ())
             took("tokens of the whole conversation", began)
             turn = bare.turn(tokens, DecodeOptions(max_tokens=16))
             stages.setdefault("what is warm brought into a lane", []).append(1000 * turn.prefix_s)

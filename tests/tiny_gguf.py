@@ -51,13 +51,15 @@ def write_tiny_gguf(
     name: str = "tiny",
     half: bool = False,
     marks: tuple[str, ...] = (),
+    user_defined: tuple[str, ...] = (),
     metadata: dict[str, str] | None = None,
 ) -> Path:
     """Write one model and answer its path.
 
     `width` is the embedding width (a multiple of 32), `context` the trained context in tokens,
     `window` the sliding window of `gemma3`. `template` None writes a model without a chat template. `half`: matrices
-    of 16 bits, as OpenVINO's reader wants them. `marks`: further special tokens.
+    of 16 bits, as OpenVINO's reader wants them. `marks`: further special tokens; `user_defined`: tokens
+    that are read as one always.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     writer = gguf.GGUFWriter(path, shape)
@@ -69,12 +71,13 @@ def write_tiny_gguf(
         writer.add_value_length(width // 4)
     if shape == "qwen2vl":
         writer.add_rope_dimension_sections([2, 3, 3, 0])
-    tokens = _vocabulary(writer, marks)
+    tokens = _vocabulary(writer, marks, user_defined)
     if template is not None:
         writer.add_chat_template(template)
     for key, value in (metadata or {}).items():
         writer.add_string(key, value)
-    for tensor, data in _weights(shape, seed, layers, width, len(tokens), len(SPECIAL) + len(marks)).items():
+    unlikely = len(SPECIAL) + len(marks) + len(user_defined)
+    for tensor, data in _weights(shape, seed, layers, width, len(tokens), unlikely).items():
         writer.add_tensor(tensor, data.astype(np.float16) if half and data.ndim == 2 else data)
     return written(writer, path)
 
@@ -91,12 +94,13 @@ def _hyperparameters(writer: Any, *, layers: int, width: int, context: int) -> N
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
 
 
-def _vocabulary(writer: Any, marks: tuple[str, ...]) -> list[str]:
+def _vocabulary(writer: Any, marks: tuple[str, ...], user_defined: tuple[str, ...]) -> list[str]:
     merged = ["".join(pair.split(" ")) for pair in _MERGES]
     special = (*SPECIAL, *marks)
-    tokens = [*byte_alphabet(), *merged, *special]
-    plain = len(tokens) - len(special)
+    plain = 256 + len(merged)
+    tokens = [*byte_alphabet(), *merged, *special, *user_defined]
     types = [gguf.TokenType.NORMAL] * plain + [gguf.TokenType.CONTROL] * len(special)
+    types += [gguf.TokenType.USER_DEFINED] * len(user_defined)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(tokens)

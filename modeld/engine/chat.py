@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
-from modeld.engine.contract import Engine, LoadedModel, Sight, SpecialTokens
+from modeld.engine.contract import Engine, LoadedModel, SpecialTokens
 from modeld.engine.guard import RenderGuard
 from modeld.engine.pictures import Picture, refuse_pictures, take_pictures
+from modeld.engine.prompttokens import PromptTokenizer
 from modeld.output.format import OutputFormat
 from modeld.output.parser import format_marks
 from modeld.template.lead import Lead, call_lead
@@ -35,6 +36,7 @@ class Chat:
         self._guard = guard
         self.template = template
         self.special: SpecialTokens = engine.special
+        self.tokenizer = PromptTokenizer(engine, self.special, template, guard)
 
     @classmethod
     def for_model(cls, engine: Engine, loaded: LoadedModel, name: str, guard: RenderGuard) -> tuple[Chat, list[str]]:
@@ -73,7 +75,8 @@ class Chat:
     def prompt(
         self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], thinking: str | None
     ) -> Prompt:
-        """Render and tokenise, with the begin mark exactly once where the vocabulary wants it.
+        """Render and tokenise, with BOS exactly once where the vocabulary wants it. Contents are data: texts of special
+        tokens in them are ordinary text.
 
         Raises UnsupportedFeature for a message that holds more than the model can take, PictureUnusable,
         TemplateFailed: nothing is left out silently.
@@ -84,12 +87,17 @@ class Chat:
             refuse_pictures(messages)
         else:
             messages, pictures = take_pictures(messages, sight.mark)
+        mark = sight.mark if sight is not None else ""
+        rendered = self.tokenizer.contents.render(messages, tools, thinking, mark)
         with self._guard.limits():
-            text = self.template.render(messages, tools, thinking)
-            form = self.template.output_format(text)
-        if sight is None or not pictures:
-            return Prompt(self.with_bos(self._engine.tokenize(text, special=True)), form)
-        return Prompt(self.with_bos(_shown(sight, text, pictures)), form, pictures)
+            form = self.template.output_format(rendered.disguised)
+        if pictures and rendered.disguised.count(mark) != len(pictures):
+            raise TemplateFailed(message="it left a picture out", index=pictures[0].index)
+        tokens = self.tokenizer.tokens(rendered, sight, pictures)
+        if tokens and tokens[-1] < 0:
+            at = pictures[-1].index
+            raise TemplateFailed(message="it ends with a picture, where an answer should begin", index=at)
+        return Prompt(self.with_bos(tokens), form, pictures)
 
     def call_lead(self, tools: Sequence[dict[str, Any]]) -> Lead | None:
         """How the template begins a call; None where it does not tell."""
@@ -105,7 +113,11 @@ class Chat:
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text alone, no marks added."""
-        return [len(self._engine.tokenize(text, special=False)) for text in texts]
+        return [len(self.ordinary(text)) for text in texts]
+
+    def ordinary(self, text: str) -> list[int]:
+        """Tokens of a content by itself, as a prompt has them: no text in it is a special token."""
+        return self.tokenizer.ordinary(text)
 
     def count_each(self, messages: Sequence[dict[str, Any]]) -> list[int]:
         """Tokens of each message's own words and pictures. Raises as `prompt`."""
@@ -137,15 +149,6 @@ class Chat:
             return data
 
         return read
-
-
-def _shown(sight: Sight, text: str, pictures: Sequence[Picture]) -> list[int]:
-    if text.count(sight.mark) != len(pictures):
-        raise TemplateFailed(message="it left a picture out", index=pictures[0].index)
-    tokens = sight.ids(text, pictures)
-    if tokens[-1] < 0:
-        raise TemplateFailed(message="it ends with a picture, where an answer should begin", index=pictures[-1].index)
-    return tokens
 
 
 def words_of(message: dict[str, Any]) -> str:

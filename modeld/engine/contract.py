@@ -94,7 +94,8 @@ class SpecialTokens(msgspec.Struct, frozen=True, kw_only=True):
     """The vocabulary's own marks. Ids, or None where the vocabulary has none.
 
     `end` are all ids that end a generation. `add_bos`: the vocabulary wants its BOS before a prompt.
-    `fim_*` are fill-in-the-middle marks.
+    `fim_*` are fill-in-the-middle marks. `control`: texts that are one token when tokenised with `special`, and text
+    without; `user_defined`: other texts that the vocabulary reads as one token always, structure or not.
     """
 
     bos: int | None = None
@@ -106,6 +107,8 @@ class SpecialTokens(msgspec.Struct, frozen=True, kw_only=True):
     fim_prefix: int | None = None
     fim_suffix: int | None = None
     fim_middle: int | None = None
+    control: frozenset[str] = frozenset()
+    user_defined: frozenset[str] = frozenset()
 
 
 class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):

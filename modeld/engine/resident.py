@@ -165,7 +165,7 @@ class Resident:
 
     def _embed(self, chat: Chat, job: Embed) -> Done:
         self._activity.enter("embedding", job.turn)
-        lists = [chat.with_bos(self._engine.tokenize(text, special=False)) for text in job.texts]
+        lists = [chat.with_bos(chat.ordinary(text)) for text in job.texts]
         usage = Usage(prefilled=sum(map(len, lists)))
         try:
             vectors: list[list[float]] = []

@@ -182,6 +182,7 @@ class ScriptedEngine(KeepsNothing):
             fim_prefix=ids["<|fim_prefix|>"],
             fim_suffix=ids["<|fim_suffix|>"],
             fim_middle=ids["<|fim_middle|>"],
+            control=frozenset(SPECIAL),
         )
 
     def tokenize(self, text: str, *, special: bool) -> list[int]:

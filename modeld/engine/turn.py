@@ -131,8 +131,8 @@ class TurnRunner:
         if any(mark is None for mark in marks):
             raise UnsupportedFeature(feature="fill in the middle")
         before, after, middle = (mark for mark in marks if mark is not None)
-        prefix = self._engine.tokenize(job.prefix, special=False)
-        suffix = self._engine.tokenize(job.suffix, special=False)
+        prefix = self._chat.ordinary(job.prefix)
+        suffix = self._chat.ordinary(job.suffix)
         tokens = self._chat.with_bos([before, *prefix, after, *suffix, middle])
         return Prompt(tokens, OutputFormat())
 

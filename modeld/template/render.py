@@ -12,7 +12,7 @@ import msgspec
 from modeld.output.format import OutputFormat
 from modeld.template.default import CHATML, END_TEXTS, MISSING
 from modeld.template.sandbox import OUTPUT_LIMIT, Given, Sandbox, TemplateRefused, given, tojson
-from modeld.template.shape import Shape, adapt
+from modeld.template.shape import Escape, Shape, adapt, unescaped
 from modeld.template.sniff import Sniffed, sniff
 from shared.errors import TemplateFailed
 
@@ -69,13 +69,14 @@ class Template:
         tools: Sequence[dict[str, Any]] = (),
         thinking: str | None = None,
         add_generation_prompt: bool = True,
+        escape: Escape = unescaped,
     ) -> str:
         """The prompt's text, begin mark included where the template writes it.
 
-        `thinking`: None for the template's own default, `off`, `on`, or a level. Raises TemplateFailed
-        with what the template said and the index of the message it was at.
+        `thinking`: None for the template's own default, `off`, `on`, or a level. `escape` gets all contents before
+        the template does. Raises TemplateFailed with what the template said and the index of the message it was at.
         """
-        adapted = adapt(messages, tools, self.shape)
+        adapted = adapt(messages, tools, self.shape, escape)
         watched = _Watched(map(given, adapted.messages))
         try:
             return self._raw(watched, adapted.tools, _switches(thinking), add_generation_prompt)

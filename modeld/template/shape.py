@@ -7,6 +7,7 @@ dropped, and nothing may be dropped silently.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from modeld import parts
 from modeld.template.teach import call_as_text, result_as_text, tools_as_text
 from shared.nesting import loads_json
 
+#: Takes contents (any JSON value) and gives what is rendered in their place.
+Escape = Callable[[Any], Any]
 #: Renders messages and tools; None where the template fails.
 Try = Callable[[list[dict[str, Any]], list[dict[str, Any]]], str | None]
 
@@ -35,6 +38,8 @@ _TOOL = {
     },
 }
 _CALL_ID = "abcdefghi"
+#: What a role or a field of a message is called.
+_NAME = re.compile(r"[A-Za-z_-]+")
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,11 +94,21 @@ class Adapted(msgspec.Struct):
         return at is not None and self.same
 
 
-def adapt(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], shape: Shape) -> Adapted:
-    """Bring a conversation into the shape. Words are moved where they can be said, never left out."""
-    adapted = [_plain(message, shape) for message in messages]
+def unescaped(value: Any) -> Any:
+    """The contents as they are."""
+    return value
+
+
+def adapt(
+    messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], shape: Shape, escape: Escape = unescaped
+) -> Adapted:
+    """Bring a conversation into the shape. Words are moved where they can be said, never left out.
+
+    Contents go through `escape` before our own words come to stand around them.
+    """
+    adapted = [_plain(message, shape, escape) for message in messages]
     count = len(adapted)
-    wanted = list(tools)
+    wanted = list(escape(list(tools)))
     if wanted and not shape.tools:
         adapted = _with_system(adapted, tools_as_text(wanted))
         wanted = []
@@ -106,24 +121,34 @@ def adapt(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], s
     return Adapted(messages=adapted, tools=wanted, same=len(adapted) == count)
 
 
-def _plain(message: dict[str, Any], shape: Shape) -> dict[str, Any]:
+def _plain(message: dict[str, Any], shape: Shape, escape: Escape) -> dict[str, Any]:
     """One message with text content and only the keys that say something."""
     kept = {key: value for key, value in message.items() if value not in (None, [], "")}
     kept["content"] = text_of(message.get("content"))
+    if kept.get("tool_calls") and shape.calls:
+        kept["tool_calls"] = [_call(one, shape) for one in kept["tool_calls"]]
+    kept = {_key(key, escape): _value(key, value, escape) for key, value in kept.items()}
     calls = kept.get("tool_calls")
     if calls and not shape.calls:
         kept.pop("tool_calls")
         kept["content"] = "\n".join(filter(None, [kept["content"], *map(call_as_text, calls)]))
-    elif calls:
-        kept["tool_calls"] = [_call(one, shape) for one in calls]
-        if shape.null_content and not kept["content"]:
-            kept["content"] = None
+    elif calls and shape.null_content and not kept["content"]:
+        kept["content"] = None
     if kept.get("role") == "tool" and not shape.results:
         return {"role": "user", "content": result_as_text(kept)}
     if "reasoning_content" in kept:
         kept.setdefault("thinking", kept["reasoning_content"])
         kept.setdefault("reasoning", kept["reasoning_content"])
     return kept
+
+
+def _key(key: str, escape: Escape) -> Any:
+    return key if _NAME.fullmatch(key) else escape(key)
+
+
+def _value(key: str, value: Any, escape: Escape) -> Any:
+    """A role is structure, and templates write it into marks (`<|user|>`); what is no word is as any content."""
+    return value if key == "role" and isinstance(value, str) and _NAME.fullmatch(value) else escape(value)
 
 
 def _call(call: dict[str, Any], shape: Shape) -> dict[str, Any]:

@@ -55,6 +55,7 @@ class Vocabulary:
         api, vocab = self._api, self._vocab
         bos, eos = _known(api.llama_vocab_bos(vocab)), _known(api.llama_vocab_eos(vocab))
         end = frozenset(token for token in range(self.size) if api.llama_vocab_is_eog(vocab, token))
+        control, user_defined = self._single()
         return SpecialTokens(
             bos=bos,
             bos_text=self._text(bos),
@@ -65,7 +66,25 @@ class Vocabulary:
             fim_prefix=_known(api.llama_vocab_fim_pre(vocab)),
             fim_suffix=_known(api.llama_vocab_fim_suf(vocab)),
             fim_middle=_known(api.llama_vocab_fim_mid(vocab)),
+            control=control,
+            user_defined=user_defined,
         )
+
+    def _single(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Texts that are looked for before anything is merged: control tokens and the unknown one, and further ones."""
+        api, vocab = self._api, self._vocab
+        control, user_defined = set(), set()
+        for token in range(self.size):
+            kind = api.llama_vocab_get_attr(vocab, token)
+            if kind & (api.LLAMA_TOKEN_ATTR_CONTROL | api.LLAMA_TOKEN_ATTR_UNKNOWN):
+                control.add(self._raw(token))
+            elif kind & api.LLAMA_TOKEN_ATTR_USER_DEFINED:
+                user_defined.add(self._raw(token))
+        return frozenset(control), frozenset(user_defined - control)
+
+    def _raw(self, token: int) -> str:
+        text: bytes = self._api.llama_vocab_get_text(self._vocab, token)
+        return text.decode("utf-8", "replace")
 
     def _text(self, token: int | None) -> str:
         return "" if token is None else self.piece(token, True).decode("utf-8", "replace")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from modeld.engine.continued import in_parts
 from modeld.engine.contract import SpecialTokens
 from modeld.engine.openvino.library import Library
+from modeld.template.escape import SpecialTexts
 
 #: Marks that end an answer in the families that name none or only one of theirs (as llama.cpp has it).
 _END_TEXTS = frozenset(
@@ -33,6 +36,7 @@ _END_TEXTS = frozenset(
         "<|file_sep|>",
     }
 )
+_FRAMED = re.compile(rb"[<\[]\S*[A-Za-z]\S*[>\]]")
 _BYTE_TOKEN = re.compile(rb"<0x([0-9A-F]{2})>\Z")
 #: llama.cpp adds a begin mark by itself for these byte-pair vocabularies unless the file says otherwise.
 _BOS_BY_PRE = frozenset({"llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral", "tekken"})
@@ -52,8 +56,8 @@ class Vocabulary:
         self._control = self._find_control()
         sentencepiece = b"<0x0A>" in by_bytes
         self._pieces = [_plain(data) for data in self._raw] if sentencepiece else self._raw
-        marks = sorted((self._text(token) for token in self._control), key=len, reverse=True)
-        self._marks = re.compile("|".join(map(re.escape, filter(None, marks)))) if any(marks) else None
+        self._control_texts = SpecialTexts(map(self._text, self._control))
+        self._adds_space = b"".join(self.piece(one, special=False) for one in self._encode("a")) == b" a"
         self.special = self._special(facts, by_bytes)
         self.template: str = self._tokenizer.get_original_chat_template()
         self.limit = self._find_limit()
@@ -65,14 +69,11 @@ class Vocabulary:
 
     def tokenize(self, text: str, special: bool) -> list[int]:
         """Ids of `text`; with `special` false, marks in it are taken apart and stay text."""
-        if special or self._marks is None:
+        if special:
             return self._encode(text)
-        tokens: list[int] = []
-        at = 0
-        for mark in self._marks.finditer(text):
-            tokens += self._encode(text[at : mark.start() + 1])
-            at = mark.start() + 1
-        return tokens + self._encode(text[at:])
+        cuts = [begin + 1 for begin in self._control_texts.begins(text)]
+        parts = [text[begin:end] for begin, end in pairwise([0, *cuts, len(text)])]
+        return in_parts(self._encode, self._encode, parts, adds_space=self._adds_space)
 
     def piece(self, token: int, special: bool) -> bytes:
         """Bytes of one token; a control token is empty unless `special`."""
@@ -120,7 +121,19 @@ class Vocabulary:
             fim_prefix=fim[0],
             fim_suffix=fim[1],
             fim_middle=fim[2],
+            control=self._control_texts.texts,
+            user_defined=self._find_user_defined(by_bytes),
         )
+
+    def _find_user_defined(self, by_bytes: dict[bytes, int]) -> frozenset[str]:
+        """Texts framed like marks that are one token wherever they stand, and yet no control tokens."""
+        found = set()
+        for data, token in by_bytes.items():
+            if token not in self._control and _FRAMED.fullmatch(data):
+                text = data.decode("utf-8", "replace")
+                if token in self._encode(f"a{text}a"):
+                    found.add(text)
+        return frozenset(found)
 
     def _adds_bos(self, stated: dict[str, Any], facts: dict[str, Any], bos: int | None) -> bool:
         if bos is None:
