@@ -19,7 +19,7 @@ def main() -> None:
         serve = app.serve_acp if sys.argv[1] == "acp" else app.serve_lsp
         _leave(serve(source, output))
     try:
-        from acp_bridge.cli import run
+        from acp_bridge.cli.app import run
         from shared.console import command
 
         code = command("acp-bridge", lambda: run(sys.argv[1:]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
-from acp_bridge.life import stop_at_signals, stop_with_parent
+from acp_bridge.process.process_exit import stop_at_signals, stop_with_parent
 from shared.console import guard_streams
 from shared.defect import Places
 from shared.endpoint.stdio import stdio_stream
@@ -19,7 +19,7 @@ from shared.settings import Settings, load_settings
 if TYPE_CHECKING:
     from anyio.abc import ByteStream
 
-    from acp_bridge.core import Core
+    from acp_bridge.turn.core import Core
     from shared.paths import DataRoot
 
 
@@ -27,14 +27,14 @@ def make_core(root: DataRoot, settings: Settings, client: Callable[[], str] | No
     """Everything behind a face, wired and not yet running. `client` names the editor for others; without it the face
     that is attached does.
     """
-    from acp_bridge.core import Core
+    from acp_bridge.conversations.store import Claimant, Store
     from acp_bridge.daemon.client import Daemon
     from acp_bridge.daemon.records import Records, records_dialler
-    from acp_bridge.inventory import RecordedInventory
-    from acp_bridge.models import Models
+    from acp_bridge.models.inventory import RecordedInventory
+    from acp_bridge.models.view import Models
     from acp_bridge.providers.listcache import FILE_NAME, ListCache
     from acp_bridge.providers.registry import Providers
-    from acp_bridge.session.store import Claimant, Store
+    from acp_bridge.turn.core import Core
     from shared.clock import SystemClock
     from shared.installed import ImportGuard, Installed
     from shared.lease import identity
@@ -74,7 +74,7 @@ def make_core(root: DataRoot, settings: Settings, client: Callable[[], str] | No
 
 def serve_acp(source: int, output: int) -> int:
     """Serve ACP on two descriptors until the editor goes; gives the exit code."""
-    from acp_bridge.acp.server import AcpServer
+    from acp_bridge.faces.acp.server import AcpServer
 
     guard_streams()
     settings = load_settings(file=config_file())
@@ -85,7 +85,7 @@ def serve_acp(source: int, output: int) -> int:
 
 def serve_lsp(source: int, output: int) -> int:
     """Serve LSP on two descriptors until the editor goes; gives the exit code."""
-    from acp_bridge.lsp.server import LspServer
+    from acp_bridge.faces.lsp.server import LspServer
 
     guard_streams()
     root = data_root()

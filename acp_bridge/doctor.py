@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from shared.finding import Finding
 
 if TYPE_CHECKING:
+    from acp_bridge.conversations.store import Store
     from acp_bridge.daemon.client import Daemon
-    from acp_bridge.models import Models
-    from acp_bridge.session.store import Store
+    from acp_bridge.models.view import Models
 
 
 def findings(daemon: Daemon, models: Models, store: Store) -> list[Finding]:

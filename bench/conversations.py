@@ -6,9 +6,9 @@ import time
 
 import anyio
 
-from acp_bridge.session.events import Said, TextPart, TurnEnded, UserSaid
-from acp_bridge.session.state import Conversation
-from acp_bridge.session.store import Store
+from acp_bridge.conversations.events import Said, TextPart, TurnEnded, UserSaid
+from acp_bridge.conversations.state import Conversation
+from acp_bridge.conversations.store import Store
 from bench.table import Table
 from clients.bridge import Bridge
 from clients.home import Home

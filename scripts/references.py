@@ -17,8 +17,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
 import commands_page as commands_reference  # noqa: E402 - after the path
 import licences  # noqa: E402 - after the path
-from acp_bridge import cli  # noqa: E402 - after the path
-from acp_bridge.lsp import wire  # noqa: E402 - after the path
+from acp_bridge.cli import app as cli  # noqa: E402 - after the path
+from acp_bridge.faces.lsp import wire  # noqa: E402 - after the path
 from modeld.cli import app  # noqa: E402 - after the path
 from shared import errors, settings, version  # noqa: E402 - after the path
 
@@ -99,7 +99,7 @@ has ended.
 
 def lsp_page() -> str:
     """The methods and values of the LSP face."""
-    lines = ["# The LSP face", "", NOTE.format(source="acp_bridge/lsp/wire.py"), LSP.rstrip("\n"), ""]
+    lines = ["# The LSP face", "", NOTE.format(source="acp_bridge/faces/lsp/wire.py"), LSP.rstrip("\n"), ""]
     lines += ["| method | sent by | params | answer | what it is |", "| --- | --- | --- | --- | --- |"]
     for method in wire.METHODS:
         answer = f"`{method.result.__name__}`" if method.result is not None else "none"
@@ -132,7 +132,7 @@ def commands_page() -> str:
     lines = [
         "# Commands",
         "",
-        NOTE.format(source="modeld/cli/app.py` and `acp_bridge/cli.py"),
+        NOTE.format(source="modeld/cli/app.py` and `acp_bridge/cli/app.py"),
         "`python -m modeld` and `python -m acp_bridge` are the same commands. Completion in a shell: put",
         "`source <(modeld completion bash)` and `source <(acp-bridge completion bash)` into its start file (zsh and",
         "fish have theirs).",

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from acp_bridge.lsp.server import LspServer
+from acp_bridge.faces.lsp.server import LspServer
 from bridge_fakes import Bench
 from shared.endpoint.memory import memory_pair
 from shared.paths import DataRoot

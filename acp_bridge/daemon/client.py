@@ -32,7 +32,7 @@ from shared.protocol.faults import BadAnswer, PeerGone
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from acp_bridge.session.cancel import Cancel
+    from acp_bridge.cancel import Cancel
     from shared.clock import Clock
     from shared.settings import Settings
 

@@ -17,17 +17,17 @@ import anyio.abc
 import anyio.to_thread
 import msgspec
 
-from acp_bridge.mcp.asking import Asking
+from acp_bridge.conversations.face import ToolFailed
+from acp_bridge.mcp.elicitation import Asking
 from acp_bridge.mcp.names import server_names, tool_names
 from acp_bridge.mcp.secrets import ServerSecrets, request_of
 from acp_bridge.mcp.tool import McpTool, reason_of
-from acp_bridge.session.face import ToolFailed
 from shared.remedy import install_command
 from shared.secret import SecretUnusable
 from shared.shown import one_line
 
 if TYPE_CHECKING:
-    from acp_bridge.session.forms import AsksForms
+    from acp_bridge.conversations.forms import AsksForms
 
 #: How long turns wait for the servers, all together; one that is later is there at the next turn.
 READY_LIMIT_S = 10.0

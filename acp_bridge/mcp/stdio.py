@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from acp_bridge.leash import Leash
+from acp_bridge.process.child_process import Leash
 from shared.protocol.framing import LineFramer
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from acp_bridge.session.events import TextItem
-from acp_bridge.session.face import ToolFailed
+from acp_bridge.conversations.events import TextItem
+from acp_bridge.conversations.face import ToolFailed
 from acp_bridge.tools.base import Outcome, Plan, ShowItems
-from acp_bridge.tools.grants import tool_grant
+from acp_bridge.tools.consent.grants import tool_grant
 from shared.nesting import too_deep
 
 if TYPE_CHECKING:
-    from acp_bridge.mcp.asking import Asking
+    from acp_bridge.mcp.elicitation import Asking
     from acp_bridge.mcp.secrets import ServerSecrets
     from acp_bridge.tools.workspace import Workspace
 

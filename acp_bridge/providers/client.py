@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from acp_bridge.picker import RemoteModel
+from acp_bridge.models.picker import RemoteModel
 from acp_bridge.providers.events import EVENT_BYTES, EVENT_STREAM, LIKE_STREAMS, body_of, content_type, events_of
 from acp_bridge.providers.keys import key_hint, key_of
 from acp_bridge.providers.stream import StreamReader, error_text
@@ -34,9 +34,9 @@ from shared.secret import Cleaner, Secret, proxy_secrets
 if TYPE_CHECKING:
     import httpx2
 
+    from acp_bridge.cancel import Cancel
     from acp_bridge.providers.config import Provider
-    from acp_bridge.session.cancel import Cancel
-    from acp_bridge.session.local import Asker
+    from acp_bridge.turn.model.consent import Asker
 
 LIST_LIMIT_S = 5.0
 #: Pauses between tries; only before the first byte of an answer, only where trying again can help.
@@ -349,7 +349,7 @@ class BoundRemote:
 
     async def count(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> api.CountResult:
         """A guess on the safe side: the endpoint has no method for it."""
-        from acp_bridge.session.context import estimate
+        from acp_bridge.turn.context import estimate
 
         each = [estimate([message]) for message in messages]
         return api.CountResult(each=each, total=sum(each) + len(str(tools)) // 3)

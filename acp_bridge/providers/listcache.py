@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from acp_bridge.picker import RemoteModel
+from acp_bridge.models.picker import RemoteModel
 from acp_bridge.providers.config import Provider
 from shared import private
 from shared.nesting import decode_json

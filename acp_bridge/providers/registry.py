@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from acp_bridge.picker import RemoteModel
+from acp_bridge.models.picker import RemoteModel
 from acp_bridge.providers.client import ProviderClient, named_models
 from acp_bridge.providers.config import Provider, key_variables, read_providers
 from acp_bridge.providers.listcache import ListCache

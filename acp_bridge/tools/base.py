@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from acp_bridge.session.events import CardKind, Item, Place, PlanSet
-from acp_bridge.tools.grants import Grant
+from acp_bridge.conversations.events import CardKind, Item, Place, PlanSet
+from acp_bridge.tools.consent.grants import Grant
 
 if TYPE_CHECKING:
     from acp_bridge.tools.workspace import Workspace

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from acp_bridge.session.state import ModeName
+from acp_bridge.conversations.state import ModeName
 from acp_bridge.tools.base import Tool
-from acp_bridge.tools.changing import EditFile, WriteFile
-from acp_bridge.tools.looking import FindFiles, ListFolder, ReadFile, SearchText
-from acp_bridge.tools.planning import UpdatePlan
-from acp_bridge.tools.running import RunCommand
+from acp_bridge.tools.command_tool import RunCommand
+from acp_bridge.tools.edit_tools import EditFile, WriteFile
+from acp_bridge.tools.plan_tool import UpdatePlan
+from acp_bridge.tools.read_tools import FindFiles, ListFolder, ReadFile, SearchText
 from shared.protocol.api import LibraryRow
 
 #: How many characters one result may have, by the window in tokens (a result is at most about a quarter of it).

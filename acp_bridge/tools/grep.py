@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 
-from acp_bridge.tools.looking import grep
+from acp_bridge.tools.read_tools import grep
 
 
 def main(arguments: list[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from acp_bridge.session.face import ToolFailed
+from acp_bridge.conversations.face import ToolFailed
 
 
 class Location(msgspec.Struct, frozen=True, kw_only=True):

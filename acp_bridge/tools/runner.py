@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from acp_bridge.session.cancel import TurnCancelled
-from acp_bridge.session.events import Card, CardStatus, Item, TextItem, ToolAnswered, ToolsCalled
-from acp_bridge.session.face import CannotAsk, ToolFailed
-from acp_bridge.tools import permission
+from acp_bridge.cancel import TurnCancelled
+from acp_bridge.conversations.events import Card, CardStatus, Item, TextItem, ToolAnswered, ToolsCalled
+from acp_bridge.conversations.face import CannotAsk, ToolFailed
 from acp_bridge.tools.base import Outcome, Plan, Tool, schema_of
+from acp_bridge.tools.consent import permission
 from shared.nesting import decode_json
 
 if TYPE_CHECKING:
-    from acp_bridge.session.live import LiveConversation
-    from acp_bridge.session.turn import Turn
+    from acp_bridge.conversations.live import LiveConversation
     from acp_bridge.tools.workspace import Workspace
+    from acp_bridge.turn.prompt import Turn
     from shared.protocol import api
 
 #: The same call with the same arguments: told from the second time on, the turn ends at the fourth.

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from acp_bridge.session.face import ToolFailed
+from acp_bridge.conversations.face import ToolFailed
 from acp_bridge.tools import paths
-from acp_bridge.tools.protected_places import reason_to_ask
+from acp_bridge.tools.consent.protected_places import reason_to_ask
 from shared.content import replace_content_in
 
 if sys.platform == "win32":
@@ -23,7 +23,7 @@ else:
     from acp_bridge.tools.parent_folder import parent_folder
 
 if TYPE_CHECKING:
-    from acp_bridge.session.face import Face
+    from acp_bridge.conversations.face import Face
 
 #: Larger files are read by parts only.
 READ_LIMIT = 2 * 1024 * 1024
@@ -59,7 +59,7 @@ class Workspace:
         return paths.locate(path, self.roots)
 
     async def reason_to_ask(self, path: str, place: paths.Location) -> str:
-        """See acp_bridge.tools.protected_places.reason_to_ask."""
+        """See acp_bridge.tools.consent.protected_places.reason_to_ask."""
         return await anyio.to_thread.run_sync(reason_to_ask, path, place.path, self.roots)
 
     def shown(self, path: Path) -> str:

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from acp_bridge.picker import RemoteModel
-from acp_bridge.session import context
-from acp_bridge.session.cancel import TurnCancelled
-from acp_bridge.thinking import level_of
+from acp_bridge.cancel import TurnCancelled
+from acp_bridge.models.picker import RemoteModel
+from acp_bridge.models.thinking import level_of
+from acp_bridge.turn import context
 from acp_bridge.turn.holds import NEXT_TURN_S, Holds
 from acp_bridge.turn.sentences import BASE_MODEL, REPEATED, left_out_text, rounds_text, unseen_text
 from shared.errors import ContextOverflow, ModeldError, UnsupportedFeature
 from shared.protocol import api
 
 if TYPE_CHECKING:
-    from acp_bridge.session.cancel import Cancel
+    from acp_bridge.cancel import Cancel
     from acp_bridge.turn.history import History
     from acp_bridge.turn.interfaces import Model, Tools, View
-    from acp_bridge.turn.source import ModelSource
+    from acp_bridge.turn.model.source import ModelSource
 
 #: Model calls in one prompt turn, tools between them.
 MAX_REQUESTS = 30

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from acp_bridge.session import context
-from acp_bridge.session.events import ImagePart, Part
-from acp_bridge.session.recorder import Recorder
-from acp_bridge.session.state import messages_of
+from acp_bridge.conversations.events import ImagePart, Part
+from acp_bridge.conversations.recorder import Recorder
+from acp_bridge.conversations.state import messages_of
+from acp_bridge.turn import context
 
 Messages = list[dict[str, Any]]
 

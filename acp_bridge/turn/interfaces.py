@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from acp_bridge.session.cancel import Cancel
-from acp_bridge.session.local import Asker
+from acp_bridge.cancel import Cancel
+from acp_bridge.turn.model.consent import Asker
 from shared.protocol import api
 
 

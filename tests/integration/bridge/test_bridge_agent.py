@@ -256,7 +256,7 @@ async def test_the_editors_files_and_terminal_are_used(agent: Bench) -> None:
 async def test_an_editor_that_does_not_answer_is_told_to_the_model(
     agent: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acp_bridge.acp.editor.EDITOR_LIMIT_S", 0.05)
+    monkeypatch.setattr("acp_bridge.faces.acp.editor.EDITOR_LIMIT_S", 0.05)
     async with running(agent) as daemon, bridge(agent) as client:
         scripted(daemon, [("read_file", {"path": "app.py"})], "I cannot read it.")
         session = await begin(client, agent, fs={"readTextFile": True})

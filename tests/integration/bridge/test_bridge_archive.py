@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.session.events import Said, TextPart, UserSaid
-from acp_bridge.session.state import Conversation
-from acp_bridge.session.store import Store
+from acp_bridge.conversations.events import Said, TextPart, UserSaid
+from acp_bridge.conversations.state import Conversation
+from acp_bridge.conversations.store import Store
 from clients.bridge import private_environment
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]

@@ -8,7 +8,7 @@ import anyio
 import msgspec
 import pytest
 
-from acp_bridge.models import Advertised
+from acp_bridge.models.view import Advertised
 from acp_bridge.tools.builtin import PLAIN_SYSTEM
 from bridge_fakes import Bench, Emit, active, bridge, conversation, opened, result, row, running, says
 from shared.errors import ModeldError

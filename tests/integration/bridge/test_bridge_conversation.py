@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from acp_bridge.session.events import Said
+from acp_bridge.conversations.events import Said
 from bridge_fakes import Bench, Emit, bound_pages, bridge, conversation, result, running, until_cancelled
 from shared.errors import ModeldError
 from shared.protocol import api

@@ -39,7 +39,8 @@ STARTED = 7 if DAEMON else 6
 STUBBORN = str(Path(__file__).parent / "mcp_stubborn.py")
 BRIDGE = (sys.executable, "-m", "acp_bridge", "acp")
 IMPATIENT = (
-    "import acp_bridge.acp.server as server; server.EDITOR_PATIENCE_S = 0.3; import acp_bridge.__main__ as m; m.main()"
+    "import acp_bridge.faces.acp.server as server; server.EDITOR_PATIENCE_S = 0.3\n"
+    "import acp_bridge.__main__ as m; m.main()"
 )
 
 

@@ -10,7 +10,7 @@ import anyio.from_thread
 import msgspec
 import pytest
 
-from acp_bridge.models import Advertised
+from acp_bridge.models.view import Advertised
 from bridge_fakes import Bench, FakeDaemon, bridge, conversation, opened, pair, row, running, says
 from shared.client.locate import CRASHED_TEXT, Detection
 from shared.errors import ModeldError, NotOwner

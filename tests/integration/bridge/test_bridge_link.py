@@ -5,9 +5,9 @@ from __future__ import annotations
 import anyio
 import pytest
 
+from acp_bridge.cancel import Cancel
 from acp_bridge.daemon import client
 from acp_bridge.daemon.client import Daemon, Dialler
-from acp_bridge.session.cancel import Cancel
 from bridge_fakes import Bench, pair, running, until_cancelled
 from shared.client.locate import Detection, Target
 from shared.clock import SystemClock

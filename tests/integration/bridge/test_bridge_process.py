@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 HEAVY = [
     "pygls", "lsprotocol", "pydantic", "httpx2", "httpx", "rich", "sqlite3", "openai", "mcp", "numpy", "llama_cpp",
     "openvino", "jsonrpcclient", "psutil", "tomllib", "argparse", "email", "http", "shared.catalog.library",
-    "acp_bridge.core", "acp_bridge.session.store",
+    "acp_bridge.turn.core", "acp_bridge.conversations.store",
 ]  # fmt: skip
 
 PROBE = """
@@ -50,7 +50,7 @@ def test_initialize_imports_nothing_heavy(world: World) -> None:
         editor.initialize()
         _eventually(lambda: listing.exists() and listing.read_text())
     loaded = set(json.loads(listing.read_text()))
-    assert {"asyncio", "shared.protocol.peer", "acp_bridge.acp.server"} <= loaded, "the probe told too early"
+    assert {"asyncio", "shared.protocol.peer", "acp_bridge.faces.acp.server"} <= loaded, "the probe told too early"
     ours = [name for name in HEAVY if name.partition(".")[0] in ("shared", "acp_bridge")]
     assert all(importlib.util.find_spec(name) for name in ours), "a name of the list is nobody's"
     found = [name for name in HEAVY if name in loaded]

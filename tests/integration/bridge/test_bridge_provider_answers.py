@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import anyio
 import pytest
 
+from acp_bridge.cancel import Cancel
 from acp_bridge.providers.client import ProviderClient
 from acp_bridge.providers.config import Provider
-from acp_bridge.session.cancel import Cancel
 from shared.errors import ModeldError
 from shared.protocol import api
 

@@ -11,12 +11,12 @@ import pytest
 from keyring.backend import KeyringBackend
 from keyring.errors import KeyringLocked
 
-from acp_bridge.picker import RemoteModel
+from acp_bridge.cancel import Cancel
+from acp_bridge.models.picker import RemoteModel
 from acp_bridge.providers.client import ProviderClient
 from acp_bridge.providers.config import Provider, read_providers
 from acp_bridge.providers.keys import SERVICE, key_hint, key_of
 from acp_bridge.providers.listcache import ListCache
-from acp_bridge.session.cancel import Cancel
 from shared.catalog.pull import pull
 from shared.errors import BackendUnavailable, DownloadFailed, SettingInvalid
 from shared.paths import DataRoot

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.models import Advertised
-from acp_bridge.picker import NOTHING
+from acp_bridge.models.picker import NOTHING
+from acp_bridge.models.view import Advertised
 from bridge_fakes import Bench, Client, bridge, row, running
 from clients.bridge import BridgeError, model_option
 from counting_endpoint import ANSWER, MODEL, CountingEndpoint

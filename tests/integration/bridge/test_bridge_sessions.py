@@ -193,7 +193,7 @@ async def test_modes_both_ways(bench: Bench) -> None:
 
 
 async def test_thinking_is_an_option_of_models_that_think(bench: Bench) -> None:
-    from acp_bridge.models import Advertised
+    from acp_bridge.models.view import Advertised
 
     bench.inventory.advertised = Advertised(rows=(row("alpha", thinking=True), row("beta")))
     async with running(bench) as daemon, bridge(bench) as client:

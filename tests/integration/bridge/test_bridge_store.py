@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from acp_bridge.session import database
-from acp_bridge.session.database import PAGE, STEPS
-from acp_bridge.session.events import Card, Said, TextPart, TurnEnded, UserSaid
-from acp_bridge.session.recorder import Recorder
-from acp_bridge.session.state import Conversation
-from acp_bridge.session.store import CLAIM_TTL, DAY_S, EMPTY_KEPT_S, Claimant, Store
+from acp_bridge.conversations import database
+from acp_bridge.conversations.database import PAGE, STEPS
+from acp_bridge.conversations.events import Card, Said, TextPart, TurnEnded, UserSaid
+from acp_bridge.conversations.recorder import Recorder
+from acp_bridge.conversations.state import Conversation
+from acp_bridge.conversations.store import CLAIM_TTL, DAY_S, EMPTY_KEPT_S, Claimant, Store
 from bridge_fakes import bound_pages
 from counts import scaled
 from shared.clock import ManualClock

@@ -108,7 +108,7 @@ async def test_an_editor_that_cannot_ask_has_not_consented(bench: Bench) -> None
 
 
 async def test_waiting_goes_when_the_other_is_done(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acp_bridge.session.local.WAIT_STEP_S", 0.02)
+    monkeypatch.setattr("acp_bridge.turn.model.consent.WAIT_STEP_S", 0.02)
     users = ["Zed"]
     async with running(bench) as daemon, bridge(bench) as client:
         in_use(daemon, users)

@@ -10,7 +10,7 @@ import anyio
 import msgspec
 import pytest
 
-from acp_bridge.models import Advertised
+from acp_bridge.models.view import Advertised
 from acp_bridge.turn.sentences import BASE_MODEL, REPEATED, left_out_text, unseen_text
 from bridge_fakes import Bench, Emit, FakeDaemon, active, result, row, running
 from shared.errors import ContextOverflow, DaemonNotRunning, EngineFailed, NoSatisfactoryModel

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.models import Advertised
+from acp_bridge.models.view import Advertised
 from bridge_fakes import Bench, row
 from lsp_fakes import Window, window
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lsprotocol import converters
 
-from acp_bridge.lsp import wire
-from acp_bridge.lsp.server import LspServer
+from acp_bridge.faces.lsp import wire
+from acp_bridge.faces.lsp.server import LspServer
 from shared.endpoint.memory import memory_pair
 from shared.errors import DaemonNotRunning
 from shared.paths import DataRoot

@@ -9,7 +9,7 @@ import anyio
 import msgspec
 import pytest
 
-from acp_bridge.models import Advertised
+from acp_bridge.models.view import Advertised
 from bridge_fakes import Bench, FakeDaemon, active, row, says
 from lsp_fakes import Window, window
 from shared.client.locate import Detection
@@ -215,7 +215,7 @@ async def test_past_the_grace_the_pick_is_marked_and_nothing_else_answers(bench:
 
 
 async def test_remote_models_answer_without_any_daemon(bench: Bench) -> None:
-    from acp_bridge.picker import RemoteModel
+    from acp_bridge.models.picker import RemoteModel
 
     class Cloud:
         async def turn(self, params: api.TurnParams, on_event: Any, cancel: Any) -> api.TurnResult:

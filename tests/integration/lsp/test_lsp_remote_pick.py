@@ -14,7 +14,7 @@ from typing import Any
 import anyio.to_thread
 import pytest
 
-from acp_bridge.models import Advertised
+from acp_bridge.models.view import Advertised
 from bridge_fakes import Bench
 from clients.editor import Editor, LspError
 from counting_endpoint import ANSWER, MODEL, CountingEndpoint

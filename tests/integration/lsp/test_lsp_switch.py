@@ -350,7 +350,7 @@ async def test_a_load_of_another_window_is_shown_too(pair: tuple[Window, FakeDae
 
 
 async def test_a_remote_model_is_not_loaded(pair: tuple[Window, FakeDaemon]) -> None:
-    from acp_bridge.picker import RemoteModel
+    from acp_bridge.models.picker import RemoteModel
 
     editor, _ = pair
     core = editor.server.window.core_now

@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_bridge.lsp.features import turn as turn_feature
-from acp_bridge.lsp.messages import chat_messages
+from acp_bridge.faces.lsp.features import turn as turn_feature
+from acp_bridge.faces.lsp.messages import chat_messages
 from bridge_fakes import Bench, Emit, FakeDaemon, active, result, row, says, until_cancelled
 from lsp_fakes import Window, window
 from shared.errors import ContextOverflow, EngineFailed, ModeldError, ModelNotFound, UnsupportedFeature
@@ -396,7 +396,7 @@ async def test_a_defect_of_ours_says_only_its_kind(
     def broken(*_: object, **__: object) -> Any:
         raise ValueError("pr0mpt in the text of an exception")
 
-    monkeypatch.setattr("acp_bridge.lsp.features.turn.chat_messages", broken)
+    monkeypatch.setattr("acp_bridge.faces.lsp.features.turn.chat_messages", broken)
     with pytest.raises(InternalFault) as caught:
         await editor.turn("alpha").end()
     assert "pr0mpt" not in caught.value.message

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_bridge.chat import apart
+from acp_bridge.cli.chat import apart
 from shared import codes
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
@@ -104,7 +104,7 @@ def test_a_prompt_that_is_no_text_is_no_error(environ: dict[str, str]) -> None:
 
 
 @POSIX
-@pytest.mark.parametrize("module", ["modeld.cli.app", "acp_bridge.cli"])
+@pytest.mark.parametrize("module", ["modeld.cli.app", "acp_bridge.cli.app"])
 def test_a_ctrl_c_while_a_command_is_being_imported_leaves_no_trace(module: str, environ: dict[str, str]) -> None:
     package = module.partition(".")[0]
     code = f"""

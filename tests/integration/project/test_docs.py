@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_bridge import cli
+from acp_bridge.cli import app as cli
 from docs_commands import ROOT, Typed, mentioned, pages, typed
 from modeld.cli import app
 from modeld_process import write_models, write_script

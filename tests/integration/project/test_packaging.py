@@ -122,7 +122,7 @@ def installed(bin_folder: Path, environ: dict[str, str], adds: str) -> None:
     line = [command["command"], "-X", "importtime", script, "acp"]
     done = subprocess.run(line, env=environ, input=HELLO, capture_output=True, text=True, check=True)
     imported = {row.rpartition("|")[2].strip() for row in done.stderr.splitlines() if row.startswith("import time:")}
-    assert "acp_bridge.acp.server" in imported
+    assert "acp_bridge.faces.acp.server" in imported
     assert not imported & COSTLY, "the installed command starts as quickly as `python -m acp_bridge`"
 
 

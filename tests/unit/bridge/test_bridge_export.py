@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acp_bridge.session.events import (
+from acp_bridge.conversations.events import (
     Card,
     Change,
     Compacted,
@@ -22,8 +22,8 @@ from acp_bridge.session.events import (
     TurnEnded,
     UserSaid,
 )
-from acp_bridge.session.export import file_name, markdown
-from acp_bridge.session.state import Conversation
+from acp_bridge.conversations.export import file_name, markdown
+from acp_bridge.conversations.state import Conversation
 from shared.shown import fenced
 
 pytestmark = pytest.mark.unit

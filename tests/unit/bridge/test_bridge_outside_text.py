@@ -7,17 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from acp_bridge.acp.editor import labelled
-from acp_bridge.acp.errors import shown
-from acp_bridge.acp.methods.session_list import _info
-from acp_bridge.acp.options import config_options
-from acp_bridge.acp.updates import Updates
-from acp_bridge.lsp.progress import WorkDone
-from acp_bridge.picker import RemoteModel, build_picker
-from acp_bridge.session.database import Listed
-from acp_bridge.session.events import Card, PlanSet, Remark, Saved, TextItem, Titled
-from acp_bridge.session.export import markdown
-from acp_bridge.session.state import Conversation
+from acp_bridge.conversations.database import Listed
+from acp_bridge.conversations.events import Card, PlanSet, Remark, Saved, TextItem, Titled
+from acp_bridge.conversations.export import markdown
+from acp_bridge.conversations.state import Conversation
+from acp_bridge.faces.acp.editor import labelled
+from acp_bridge.faces.acp.errors import shown
+from acp_bridge.faces.acp.methods.session_list import _info
+from acp_bridge.faces.acp.options import config_options
+from acp_bridge.faces.acp.updates import Updates
+from acp_bridge.faces.lsp.progress import WorkDone
+from acp_bridge.models.picker import RemoteModel, build_picker
 from hostile import HOSTILE, markup, raw
 from shared.errors import ModelNotFound
 from shared.shown import TITLE_MOST

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_bridge.models import FILES_CHECK_S
-from acp_bridge.picker import (
+from acp_bridge.models.picker import (
     NOTHING,
     Picker,
     RemoteModel,
@@ -17,7 +16,8 @@ from acp_bridge.picker import (
     is_remote,
     short_name,
 )
-from acp_bridge.resolve import HealDebounce, checked_pick, resolve, resolve_healed
+from acp_bridge.models.resolve import HealDebounce, checked_pick, resolve, resolve_healed
+from acp_bridge.models.view import FILES_CHECK_S
 from shared.catalog.library import MAX_AGE
 from shared.catalog.names import base_name
 from shared.errors import ModelNotFound, NoAvailableModel, NoSatisfactoryModel, RemoteNotPicked

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_bridge.rowcache import UNSETTLED, RowCache, Seen
+from acp_bridge.models.row_cache import UNSETTLED, RowCache, Seen
 from bridge_fakes import active
 from shared.catalog.entry import ModelEntry
 from shared.protocol.api import Rejected, SlotStateName, Status

@@ -12,17 +12,17 @@ import anyio
 import psutil
 import pytest
 
-from acp_bridge import leash
-from acp_bridge.session.events import Change, PlanSet
-from acp_bridge.session.face import Command, Finished, ToolFailed
-from acp_bridge.tools import permission
+from acp_bridge.conversations.events import Change, PlanSet
+from acp_bridge.conversations.face import Command, Finished, ToolFailed
+from acp_bridge.process import child_process as leash
 from acp_bridge.tools.base import Plan
-from acp_bridge.tools.changing import EditFile, WriteFile, replaced
-from acp_bridge.tools.grants import EDITS, Grant
-from acp_bridge.tools.looking import FindFiles, ListFolder, ReadFile, SearchText
+from acp_bridge.tools.command_tool import RunCommand, run_here, split
+from acp_bridge.tools.consent import permission
+from acp_bridge.tools.consent.grants import EDITS, Grant
+from acp_bridge.tools.edit_tools import EditFile, WriteFile, replaced
 from acp_bridge.tools.paths import locate, resolve
-from acp_bridge.tools.planning import UpdatePlan
-from acp_bridge.tools.running import RunCommand, run_here, split
+from acp_bridge.tools.plan_tool import UpdatePlan
+from acp_bridge.tools.read_tools import FindFiles, ListFolder, ReadFile, SearchText
 from acp_bridge.tools.workspace import Workspace, write_text
 
 pytestmark = pytest.mark.anyio
@@ -162,7 +162,7 @@ async def test_a_search_follows_no_link(tmp_path: Path, monkeypatch: pytest.Monk
 
 async def test_a_pattern_that_matches_for_ever_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # no ripgrep
-    monkeypatch.setattr("acp_bridge.tools.looking.SEARCH_LIMIT_S", 1.0)
+    monkeypatch.setattr("acp_bridge.tools.read_tools.SEARCH_LIMIT_S", 1.0)
     (tmp_path / "f").write_text("a" * 60 + "b")
     with pytest.raises(ToolFailed, match="longer than"):
         await run(SearchText(), workspace(tmp_path), pattern="(a+)+$")
@@ -325,7 +325,7 @@ async def test_output_is_bounded(tmp_path: Path) -> None:
 
 
 async def test_output_is_shown_while_the_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acp_bridge.tools.running.SHOWN_EVERY_S", 0.0)
+    monkeypatch.setattr("acp_bridge.tools.command_tool.SHOWN_EVERY_S", 0.0)
     seen: list[str] = []
 
     def on_output(output: str) -> None:

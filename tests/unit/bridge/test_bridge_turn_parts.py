@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_bridge.session import context
-from acp_bridge.session.commands import COMMANDS, parse_command
-from acp_bridge.session.events import (
+from acp_bridge.conversations.commands import COMMANDS, parse_command
+from acp_bridge.conversations.events import (
     Compacted,
     LinkPart,
     Part,
@@ -22,9 +21,10 @@ from acp_bridge.session.events import (
     TurnEnded,
     UserSaid,
 )
-from acp_bridge.session.question import switch_question
-from acp_bridge.session.stages import Stages
-from acp_bridge.session.state import messages_of, title_of, user_content
+from acp_bridge.conversations.state import messages_of, title_of, user_content
+from acp_bridge.turn import context
+from acp_bridge.turn.model.switch_question import switch_question
+from acp_bridge.turn.stages import Stages
 from shared.errors import ContextOverflow
 from shared.protocol import api
 from shared.words import switch_sentence

@@ -9,7 +9,7 @@ import sys
 import msgspec
 import pytest
 
-from acp_bridge.chat import Screen, offered, summary
+from acp_bridge.cli.chat import Screen, offered, summary
 from shared.protocol.message import Notification
 
 pytestmark = pytest.mark.unit

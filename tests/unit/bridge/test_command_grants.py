@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_bridge.tools import permission
 from acp_bridge.tools.base import Plan
-from acp_bridge.tools.grants import LOOKING, command_grant, looking_verb
-from acp_bridge.tools.running import RunCommand, environment, looks_by
+from acp_bridge.tools.command_tool import RunCommand, environment, looks_by
+from acp_bridge.tools.consent import permission
+from acp_bridge.tools.consent.grants import LOOKING, command_grant, looking_verb
 from acp_bridge.tools.workspace import Workspace
 from command_pairs import PAIRS
 

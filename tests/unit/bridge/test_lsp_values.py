@@ -3,15 +3,15 @@
 import msgspec
 import pytest
 
-from acp_bridge.forecast import Room, forecasts, planned, reserve_bytes
-from acp_bridge.lsp import wire
-from acp_bridge.lsp.inline import CUT_STEP, PREFIX_MOST, SUFFIX_MOST, Around, around, tidy, worth_asking
-from acp_bridge.lsp.messages import chat_messages, chat_tools, image_count, since_answer
-from acp_bridge.lsp.progress import stage_text, turn_event
-from acp_bridge.lsp.rows import Seen, library_models, picker_models, shown, wire_fit
-from acp_bridge.lsp.state import service_status, settled, slot_progress
-from acp_bridge.picker import RemoteModel
-from acp_bridge.session.context import head_length
+from acp_bridge.faces.lsp import wire
+from acp_bridge.faces.lsp.inline import CUT_STEP, PREFIX_MOST, SUFFIX_MOST, Around, around, tidy, worth_asking
+from acp_bridge.faces.lsp.messages import chat_messages, chat_tools, image_count, since_answer
+from acp_bridge.faces.lsp.progress import stage_text, turn_event
+from acp_bridge.faces.lsp.rows import Seen, library_models, picker_models, shown, wire_fit
+from acp_bridge.faces.lsp.state import service_status, settled, slot_progress
+from acp_bridge.models.memory_forecast import Room, forecasts, planned, reserve_bytes
+from acp_bridge.models.picker import RemoteModel
+from acp_bridge.turn.context import head_length
 from modeld.cli.describe import plan_text
 from shared.catalog.fit import SOURCES, Fit, Source, Verdict
 from shared.client.locate import Detection

@@ -7,7 +7,7 @@ from types import ModuleType
 import msgspec
 import pytest
 
-from acp_bridge.lsp import wire
+from acp_bridge.faces.lsp import wire
 
 pytestmark = pytest.mark.unit
 ROOT = Path(__file__).resolve().parents[3]

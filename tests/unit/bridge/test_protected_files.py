@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_bridge.tools import permission
-from acp_bridge.tools.changing import EditFile, WriteFile
-from acp_bridge.tools.grants import EDITS
-from acp_bridge.tools.protected import runs_code
+from acp_bridge.tools.consent import permission
+from acp_bridge.tools.consent.grants import EDITS
+from acp_bridge.tools.consent.protected import runs_code
+from acp_bridge.tools.edit_tools import EditFile, WriteFile
 from acp_bridge.tools.workspace import Workspace
 from protected_names import PLAIN, RUNS_CODE, SPELLINGS
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from acp_bridge.thinking import level_of
+from acp_bridge.models.thinking import level_of
 from acp_bridge.turn.history import GivenHistory
 from acp_bridge.turn.sentences import left_out_text, rounds_text, unseen_text
 from acp_bridge.turn.switched import ActiveModelWatch, Replaced

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.session.face import ToolFailed
-from acp_bridge.tools.changing import EditFile, WriteFile
+from acp_bridge.conversations.face import ToolFailed
+from acp_bridge.tools.edit_tools import EditFile, WriteFile
 from acp_bridge.tools.paths import locate
 from acp_bridge.tools.workspace import Workspace, write_text
 

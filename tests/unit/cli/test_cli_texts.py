@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from acp_bridge.session.question import switch_question
+from acp_bridge.turn.model.switch_question import switch_question
 from modeld.cli.context import complete
 from modeld.cli.library import next_steps
 from modeld.cli.statustext import text

@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from acp_bridge.acp.methods.initialize import AUTH_METHODS
+from acp_bridge.faces.acp.methods.initialize import AUTH_METHODS
 from acp_bridge.install.editors import EDITORS, Wanted
 from acp_bridge.install.jsonc import read
 from acp_bridge.install.places import Surroundings

@@ -15,10 +15,10 @@ from acp_bridge.daemon.departures import Departures
 from acp_bridge.mcp.secrets import ServerSecrets
 from acp_bridge.mcp.servers import ServerSpec
 from acp_bridge.mcp.tool import McpTool
+from acp_bridge.models.row_cache import Remembered, RowCache
 from acp_bridge.providers.config import read_providers
 from acp_bridge.providers.listcache import ListCache
 from acp_bridge.providers.stream import StreamReader, error_text
-from acp_bridge.rowcache import Remembered, RowCache
 from modeld.engine.wire import BadFrame, to_worker_reader
 from modeld.rpc.checks import require_conversation, require_shallow
 from modeld.template.render import Template

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unit
 ROOT = Path(__file__).resolve().parents[3]
 #: What is written here are the user's own files, in places of their own.
 ELSEWHERE = {
-    "acp_bridge/archive.py": "an exported conversation, where the user wants it",
+    "acp_bridge/cli/export_command.py": "an exported conversation, where the user wants it",
     "acp_bridge/install/change.py": "an editor's settings",
     "acp_bridge/tools/workspace.py": "files of the workspace",
     "modeld/cli/configfile.py": "the config file",

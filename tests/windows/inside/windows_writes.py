@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from acp_bridge.leash import on_path
-from acp_bridge.session.face import Command, ToolFailed
+from acp_bridge.conversations.face import Command, ToolFailed
+from acp_bridge.process.child_process import on_path
+from acp_bridge.tools.command_tool import environment
+from acp_bridge.tools.consent.protected_places import reason_to_ask
 from acp_bridge.tools.parent_folder_windows import parent_folder
 from acp_bridge.tools.paths import locate
-from acp_bridge.tools.protected_places import reason_to_ask
-from acp_bridge.tools.running import environment
 from acp_bridge.tools.workspace import write_text
 
 assert sys.platform == "win32"

@@ -1,0 +1,1 @@
+"""The commands of `acp-bridge` besides the faces."""

@@ -1,0 +1,110 @@
+"""The commands of `acp-bridge` besides the face: chat, install, export, models, doctor.
+
+Exit codes are those of `shared.codes`, as modeld's are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from shared import codes
+from shared.completion import SHELLS, candidates, script
+from shared.version import __version__
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; gives the exit code."""
+    if arguments[:1] == ["complete"]:
+        return _complete(list(arguments[1:]))
+    return codes.ended("acp-bridge", arguments, lambda: _run(parser().parse_args(arguments)))
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.command == "chat":
+        from acp_bridge.cli.chat import chat
+
+        return int(chat(options))
+    if options.command == "install":
+        from acp_bridge.install.command import main as install
+
+        return install(options)
+    if options.command == "export":
+        from acp_bridge.cli.export_command import export
+
+        return export(options)
+    if options.command == "models":
+        from acp_bridge.cli.report_commands import models
+
+        return int(models(as_json=options.json))
+    if options.command == "doctor":
+        from acp_bridge.cli.report_commands import doctor
+
+        return int(doctor(as_json=options.json, bundle=options.bundle))
+    if options.command == "completion":
+        sys.stdout.write(script("acp-bridge", options.shell))
+        return 0
+    parser().print_help(sys.stderr)
+    return codes.USAGE
+
+
+def _complete(words: list[str]) -> int:
+    """What a shell asks for: one candidate a line."""
+    given = words[1:] if words[:1] == ["--"] else words
+    sys.stdout.write("".join(f"{word}\n" for word in candidates(parser(), given, list)))
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """Every command with its options."""
+    parser = argparse.ArgumentParser(
+        prog="acp-bridge",
+        description="Local models in your editor, through modeld.",
+        epilog=codes.epilog(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"acp-bridge {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="command")
+    commands.add_parser("acp", help="serve an editor that speaks ACP, on standard input and output")
+    commands.add_parser("lsp", help="serve an editor that speaks LSP (VS Code), on standard input and output")
+    _chat(commands.add_parser("chat", help="one turn, end to end through a spawned bridge"))
+    _install(commands.add_parser("install", help="put acp-bridge into an editor's settings, or take it out"))
+    _export(commands.add_parser("export", help="a saved conversation as Markdown, or the list of them"))
+    for name, text in (("models", "the models an editor would show"), ("doctor", "check what works")):
+        reading = commands.add_parser(name, help=text)
+        reading.add_argument("--json", action="store_true", help="for programs")
+    reading.add_argument("--bundle", metavar="FILE", help="also write a zip to show to others: no secrets, no names")
+    completion = commands.add_parser("completion", help="print what makes a shell complete commands")
+    completion.add_argument("shell", choices=SHELLS)
+    return parser
+
+
+def _export(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("conversation", nargs="?", help="its id, or how it begins; the newest one when left out")
+    parser.add_argument("--list", action="store_true", help="list the saved conversations, newest first")
+    parser.add_argument("--cwd", metavar="FOLDER", help="of this folder instead of the current one")
+    parser.add_argument("--all", action="store_true", help="of every folder")
+    parser.add_argument("--output", "-o", metavar="FILE", help="write there instead of to standard output")
+    parser.add_argument("--json", action="store_true", help="for programs: the list, or every saved event")
+
+
+def _install(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("editor", choices=("zed", "jetbrains", "vscode", "neovim"))
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--print", dest="print_only", action="store_true", help="print what would be pasted by hand")
+    what.add_argument("--remove", action="store_true", help="take it out again")
+    parser.add_argument("--dry-run", action="store_true", help="show the change and make none")
+    parser.add_argument("--settings", metavar="FILE", help="another file than the usual one (neovim: folder)")
+    parser.add_argument("--vsix", metavar="FILE", help="for vscode: the extension's package")
+
+
+def _chat(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("prompt", help="what to say; `-` reads it from standard input")
+    parser.add_argument(
+        "--model", help="which model answers, by its name or how that begins (and is remembered for this folder)"
+    )
+    parser.add_argument("--start", action="store_true", help="start modeld if it is not running")
+    parser.add_argument("--keep", action="store_true", help="leave the modeld that --start started running")
+    parser.add_argument("--switch", action="store_true", help="switch models also while another client uses one")
+    parser.add_argument("--json", action="store_true", help="one JSON object at the end instead of the stream")

@@ -1,0 +1,1 @@
+"""A face speaks an editor's protocol and shows what happens; nothing else."""

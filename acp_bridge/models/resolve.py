@@ -1,0 +1,75 @@
+"""From a name to what will answer: strict, healed once on a miss, never another model. Pure except `resolve_healed`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from acp_bridge.models.picker import NOTHING, RemoteModel, nothing_reason
+from shared.errors import ModelNotFound, NoAvailableModel, NoSatisfactoryModel, RemoteNotPicked, ResolutionMiss
+from shared.protocol.api import LibraryRow
+
+T = TypeVar("T")
+
+
+def resolve(
+    wanted: str, pick: str, rows: Sequence[LibraryRow], remotes: Sequence[RemoteModel], reason: str
+) -> LibraryRow | RemoteModel:
+    """The model that answers as `wanted`. `pick` is what a person picked, "" when nothing; `reason` says why local
+    models are missing, if they are.
+
+    Raises NoAvailableModel when nothing is wanted, since nothing is there; NoSatisfactoryModel when what is wanted is
+    not among the models; RemoteNotPicked for a model of another machine that is not the pick, whoever named it.
+    """
+    for remote in remotes:
+        if remote.id == wanted:
+            if wanted != pick:
+                raise RemoteNotPicked(model=wanted, provider=remote.provider)
+            return remote
+    for row in rows:
+        if row.name == wanted:
+            if row.state in ("not servable", "rejected"):
+                raise NoSatisfactoryModel(wanted=wanted, reason=row.reason or row.state)
+            return row
+    if wanted in ("", NOTHING):
+        raise NoAvailableModel(reason=nothing_reason(reason, remotes), wanted=wanted)
+    raise NoSatisfactoryModel(wanted=wanted, reason=reason or "it is not in the library any more")
+
+
+def checked_pick(value: object, offered: Sequence[str]) -> str:
+    """A value that an editor wants to set. Raises ModelNotFound with near names, or for what is no name."""
+    if isinstance(value, str) and value in offered:
+        return value
+    from shared.catalog.names import nearest  # only for a mistake
+
+    raise ModelNotFound(requested=str(value), near=nearest(str(value), offered))
+
+
+class HealDebounce:
+    """One reconcile for all misses within `window` seconds; a change of the lease opens it again. Pure."""
+
+    def __init__(self, window: float) -> None:
+        self._window = window
+        self._last: float | None = None
+        self._lease: object = None
+
+    def forget(self) -> None:
+        """The last one did not come to its end."""
+        self._last = None
+
+    def due(self, now: float, lease: object) -> bool:
+        """Whether a miss at `now` reconciles. `lease` names the state of the records."""
+        if self._last is not None and now - self._last < self._window and lease == self._lease:
+            return False
+        self._last = now
+        self._lease = lease
+        return True
+
+
+async def resolve_healed(attempt: Callable[[], T], reconcile: Callable[[], Awaitable[None]]) -> T:
+    """`attempt` once, and once more after a reconcile when it missed. Other errors pass through."""
+    try:
+        return attempt()
+    except ResolutionMiss:
+        await reconcile()
+    return attempt()

@@ -1,0 +1,1 @@
+"""The processes around the bridge: its children, and when it ends itself."""

@@ -1,1 +1,0 @@
-"""Conversations: their pure state, their store, and the turns in them. Knows no face."""
