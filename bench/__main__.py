@@ -17,9 +17,9 @@ from bench import (
     installed,
     library,
     loops,
+    overhead,
     page,
     peers,
-    stages,
     startup,
     turns,
     window,
@@ -38,7 +38,7 @@ PARTS = (
     "llama",
     "openvino",
     "library",
-    "stages",
+    "overhead",
     "guessing",
     "loops",
 )
@@ -91,8 +91,8 @@ def _budgets(table: Table, only: tuple[str, ...]) -> None:
     for backend in ("llama", "openvino"):
         if backend in only:
             turns.measure(table, models, backend)
-    if "stages" in only:
-        stages.measure(table, small)
+    if "overhead" in only:
+        overhead.measure(table, small)
     if "guessing" in only:
         guessing.measure(table, small)
     if "loops" in only:

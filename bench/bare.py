@@ -1,4 +1,4 @@
-"""The llama engine alone in this process, asked in tokens: what the choices behind its defaults are measured with."""
+"""The llama engine alone in this process, asked in tokens: what guessing, loops and overhead are measured with."""
 
 from __future__ import annotations
 
@@ -34,29 +34,22 @@ class Timed(NamedTuple):
 
 
 class Bare:
-    """One loaded model. `asked` are fields of the identity (kv_type, flash_attention, num_batch)."""
+    """One loaded model."""
 
-    def __init__(
-        self, path: Path, *, num_ctx: int = 4096, threads: int = 0, speculation: bool = True, **asked: Any
-    ) -> None:
+    def __init__(self, path: Path, *, speculation: bool = True) -> None:
         self.engine = LlamaEngine(AbortFlag())
         with quiet():
             self.engine.prepare()
-            began = time.perf_counter()
             self.loaded = self.engine.load(
                 LoadRequest(
-                    identity=RequestedIdentity(
-                        backend="llama", name=path.stem, digest="bench", path=str(path), **asked
-                    ),
+                    identity=RequestedIdentity(backend="llama", name=path.stem, digest="bench", path=str(path)),
                     model={},
-                    num_ctx=num_ctx,
-                    threads=threads,
+                    num_ctx=4096,
                     parked_bytes=1 << 30,
                     speculation=speculation,
                 ),
                 lambda done, total: None,
             )
-            self.load_s = time.perf_counter() - began
         special = self.engine.special
         self.template = Template(self.loaded.template, special.bos_text, special.eos_text)
 

@@ -1,8 +1,7 @@
-"""Where the time of a warm turn goes, stage by stage, and what Python costs on the way of each token."""
+"""What Python costs on the way of each token: in the worker, the daemon and the bridge."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +10,11 @@ from typing import Any
 import psutil
 
 from bench.bare import Bare
-from bench.table import Table, spread
+from bench.table import Table
 from clients.home import Home
 from clients.schema import LateCheck
-from clients.wire import Wire, user
+from clients.wire import user
 from modeld.engine.chat import Chat
-from modeld.engine.contract import DecodeOptions
 from modeld.engine.gate import Activity
 from modeld.engine.guard import RenderGuard
 from modeld.engine.messages import Emitted, Turn
@@ -25,8 +23,6 @@ from modeld.engine.wire import frame
 from shared.protocol.api import Event, Sampling
 
 ROUNDS = 12
-#: About 1,500 tokens of SmolLM2.
-LONG = "The lighthouse keeper looked at the sea and wrote down the weather of the day in his book. " * 80
 STORY = user("Write a long story about a lighthouse keeper and the sea.")
 TOKENS = 400
 #: Seconds of an answer that are watched: processor time is counted in hundredths of one.
@@ -35,73 +31,8 @@ WRITING_S = 4.0
 
 def measure(table: Table, model: Path) -> None:
     """All rows."""
-    _warm_in_process(table, model)
-    _warm_through_daemon(table, model)
     _python_in_worker(table, model)
     _python_beside(table, model)
-
-
-def _warm_in_process(table: Table, model: Path) -> None:
-    stages: dict[str, list[float]] = {}
-
-    def took(stage: str, began: float) -> float:
-        now = time.perf_counter()
-        stages.setdefault(stage, []).append(1000 * (now - began))
-        return now
-
-    with Bare(model) as bare:
-        chat = Chat(bare.engine, bare.template, RenderGuard(2.0))
-        talk = user(f"{LONG} What does he do?")
-        counts = []
-        for _ in range(ROUNDS):
-            began = time.perf_counter()
-            rendered = chat.tokenizer.contents.render(talk, [], None)
-            chat.template.output_format(rendered.disguised)
-            began = took("template", began)
-            tokens = chat.tokenizer.tokens(rendered, None, ())
-            took("tokens of the whole conversation", began)
-            turn = bare.turn(tokens, DecodeOptions(max_tokens=16))
-            stages.setdefault("what is warm brought into a lane", []).append(1000 * turn.prefix_s)
-            stages.setdefault("evaluation of what is new", []).append(1000 * turn.prefill_s)
-            stages.setdefault("first token sampled", []).append(1000 * turn.first_s)
-            counts.append(turn.prefilled)
-            said = b"".join(bare.engine.piece(token, special=False) for token in turn.said).decode("utf-8", "replace")
-            talk = [*talk, {"role": "assistant", "content": said}, *user("And then?")]
-    for stage, values in stages.items():
-        table.add(f"warm turn of {counts[-1]} new tokens: {stage}", f"{spread(values[1:])} ms")
-
-
-def _warm_through_daemon(table: Table, model: Path) -> None:
-    above, queued = [], []
-    with Home(MODELD_MODEL_FOLDERS=str(model.parent)) as home:
-        home.start("llama")
-        name = home.model("smollm2")
-        with Wire(home.root) as wire:
-            pings = []
-            talk = user(f"{LONG} What does he do?")
-            for number in range(ROUNDS):
-                first: list[float] = []
-                text: list[str] = []
-
-                def take(event: dict[str, Any], first: list[float] = first, text: list[str] = text) -> None:
-                    if event["type"] == "text":
-                        first.append(time.perf_counter())
-                        text.append(event["text"])
-
-                params = {"temperature": 0.0, "max_tokens": 16}
-                began = time.perf_counter()
-                asked = {"model": name, "messages": talk, "params": params, "allow_load": True}
-                result = wire.request("session/turn", asked, take)
-                if number:
-                    above.append(1000 * (first[0] - began - result["timings"]["first_token_s"]))
-                    queued.append(1000 * result["timings"]["queued_s"])
-                talk = [*talk, {"role": "assistant", "content": "".join(text)}, *user("And then?")]
-                began = time.perf_counter()
-                wire.request("ping")
-                pings.append(1000 * (time.perf_counter() - began))
-    table.add("warm turn: a client's first text above the worker's own time", f"{spread(above)} ms")
-    table.add("warm turn: of that in the queue", f"{spread(queued)} ms")
-    table.add("one question and answer through the socket", f"{spread(pings)} ms")
 
 
 class Clocked:
@@ -178,11 +109,3 @@ def _python_beside(table: Table, model: Path) -> None:
                 editor.end_prompt(pending)
     table.at_most("llama: the daemon's processor time while an answer is written, of one core", daemon, 2, "%")
     table.at_most("llama: the bridge's", bridge, 2, "%")
-
-
-if __name__ == "__main__":
-    from weights import SMOLLM2, fetch
-
-    rows = Table()
-    measure(rows, fetch(SMOLLM2))
-    print(json.dumps([row.what for row in rows.missed]))
