@@ -123,8 +123,15 @@ class Face(Protocol):
         ...
 
 
+CANNOT_ASK = "this editor cannot ask for permission"
+NOT_UNDERSTOOD = "this editor's answer to the request for permission cannot be understood"
+
+
 class CannotAsk(Exception):
-    """The editor does not show questions, or nothing can be made of its answer."""
+    """The editor does not show questions, or nothing can be made of its answer: what is not understood is not allowed.
+
+    The text is CANNOT_ASK or NOT_UNDERSTOOD.
+    """
 
 
 class ToolFailed(Exception):

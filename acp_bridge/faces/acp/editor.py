@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from acp_bridge.conversations.events import OptionsChanged, Shown
-from acp_bridge.conversations.face import CannotAsk, Command, Finished, Question, ToolFailed
+from acp_bridge.conversations.face import CANNOT_ASK, NOT_UNDERSTOOD, CannotAsk, Command, Finished, Question, ToolFailed
 from acp_bridge.conversations.forms import Form, FormAnswer
 from acp_bridge.faces.acp.options import config_options
 from acp_bridge.faces.acp.schema import (
@@ -169,9 +169,9 @@ class Editor:
                 "session/request_permission", params, RequestPermissionResult
             )
         except MethodNotFound as error:
-            raise CannotAsk("this editor cannot ask for permission") from error
-        except (ModeldError, BadAnswer) as error:  # what is not understood has not been allowed
-            raise CannotAsk("this editor's answer to the request for permission cannot be understood") from error
+            raise CannotAsk(CANNOT_ASK) from error
+        except (ModeldError, BadAnswer) as error:
+            raise CannotAsk(NOT_UNDERSTOOD) from error
         chosen = result.outcome.option_id if result.outcome.outcome == "selected" else None
         return chosen if any(chosen == answer.id for answer in question.answers) else None
 

@@ -11,11 +11,13 @@ import anyio
 import msgspec
 
 from acp_bridge.cancel import Cancel
+from acp_bridge.conversations.face import CANNOT_ASK, NOT_UNDERSTOOD, CannotAsk
 from acp_bridge.faces.lsp import wire
 from acp_bridge.models.picker import NOTHING, current_model
 from acp_bridge.turn.model.switch_question import SWITCH_ALWAYS
 from acp_bridge.turn.stages import loading_title
 from shared.errors import ModeldError
+from shared.protocol.faults import MethodNotFound
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -209,7 +211,10 @@ class Window:
         self.connection.tell(method, params, latest)
 
     async def consent(self, question: Question, token: wire.Token | None) -> str | None:
-        """Ask for consent; None when the user dismissed it. An answer for the session is kept for the window."""
+        """Ask for consent; None when the user dismissed it. An answer for the session is kept for the window.
+
+        Raises CannotAsk.
+        """
         answer = await self._ask(question, token)
         if answer == SWITCH_ALWAYS:
             self.always_switch = True
@@ -229,8 +234,10 @@ class Window:
         try:
             raw = await self.connection.ask("modeld/ask", asked)
             return msgspec.convert(raw, wire.Reply).answer
-        except (ModeldError, msgspec.ValidationError):
-            return None  # an editor that cannot ask, or whose answer cannot be read, has not agreed
+        except MethodNotFound as error:
+            raise CannotAsk(CANNOT_ASK) from error
+        except (ModeldError, msgspec.ValidationError) as error:
+            raise CannotAsk(NOT_UNDERSTOOD) from error
 
 
 def _nothing() -> None:

@@ -106,8 +106,10 @@ async def test_an_editor_that_cannot_ask_has_not_agreed(pair: tuple[Window, Fake
         return answer
 
     editor.answer = odd
-    with pytest.raises(ConsentDeclined):
+    with pytest.raises(ConsentDeclined) as caught:
         await editor.turn("alpha").end()
+    said = "this editor cannot ask for permission" if answer is None else "cannot be understood"
+    assert said in caught.value.message
 
 
 async def test_wait_shows_what_is_waited_for_and_can_be_cancelled(pair: tuple[Window, FakeDaemon]) -> None:
