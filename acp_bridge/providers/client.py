@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from acp_bridge.cancel import Cancel
     from acp_bridge.providers.config import Provider
-    from acp_bridge.turn.model.consent import Asker
 
 LIST_LIMIT_S = 5.0
 #: Pauses between tries; only before the first byte of an answer, only where trying again can help.
@@ -319,37 +318,3 @@ def _tool_choice(choice: str | None) -> dict[str, Any]:
     if choice in ("none", "required"):
         return {"tool_choice": choice}
     return {"tool_choice": {"type": "function", "function": {"name": choice}}}
-
-
-class BoundRemote:
-    """A remote model as one turn sees it. Implements `acp_bridge.turn.interfaces.Model`."""
-
-    may_see = False
-
-    def __init__(self, client: ProviderClient, model: RemoteModel) -> None:
-        self.name = model.id
-        self.window = model.context
-        self.sees = model.vision
-        self._client = client
-
-    async def load(self, view: Asker, cancel: Cancel, *, allow_switch: bool) -> None:
-        """Nothing has to be loaded."""
-        del view, cancel, allow_switch
-
-    async def generate(
-        self, params: api.TurnParams, on_event: Callable[[api.Event], None], cancel: Cancel, view: Asker
-    ) -> api.TurnResult:
-        """See Model."""
-        del view
-        return await self._client.turn(params, on_event, cancel)
-
-    async def hold(self, run: str) -> None:
-        """Nothing is held: others cannot take a remote model away."""
-        del run
-
-    async def count(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> api.CountResult:
-        """A guess on the safe side: the endpoint has no method for it."""
-        from acp_bridge.turn.context import estimate
-
-        each = [estimate([message]) for message in messages]
-        return api.CountResult(each=each, total=sum(each) + len(str(tools)) // 3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -16,9 +16,15 @@ from acp_bridge.tools.consent import permission
 from shared.nesting import decode_json
 
 if TYPE_CHECKING:
-    from acp_bridge.conversations.live import LiveConversation
+    from collections.abc import Callable
+
+    from acp_bridge.cancel import Cancel
+    from acp_bridge.conversations.events import Shown
+    from acp_bridge.conversations.face import Question
+    from acp_bridge.conversations.recorder import Recorder
+    from acp_bridge.conversations.state import Conversation
+    from acp_bridge.tools.consent.grants import Grant
     from acp_bridge.tools.workspace import Workspace
-    from acp_bridge.turn.prompt import Turn
     from shared.protocol import api
 
 #: The same call with the same arguments: told from the second time on, the turn ends at the fourth.
@@ -26,15 +32,38 @@ REPEATS_TOLD = 2
 REPEATS_END = 4
 
 
-class ToolRunner:
-    """The tools of one turn. `schemas` is what the model is offered."""
+class Turn(Protocol):
+    """What tools need of the turn that they run in."""
 
-    def __init__(self, live: LiveConversation, tools: Sequence[Tool], workspace: Workspace) -> None:
-        self._live = live
+    recorder: Recorder
+    cancel: Cancel
+
+    @property
+    def show(self) -> Callable[[Shown], None]:
+        """Shows an event of the conversation."""
+        ...
+
+    async def ask(self, question: Question) -> str | None:
+        """The id of the answer, None when the user cancelled. Raises CannotAsk, TurnCancelled."""
+        ...
+
+    def remark(self, text: str) -> None:
+        """Say something to the user that is not the model's."""
+        ...
+
+
+class ToolRunner:
+    """The tools of one turn. `schemas` is what the model is offered; `allowed` is what the user granted so far."""
+
+    def __init__(
+        self, conversation: Conversation, allowed: set[Grant], tools: Sequence[Tool], workspace: Workspace
+    ) -> None:
+        self._conversation = conversation
+        self._allowed = allowed
         self._tools = {tool.name: tool for tool in tools}
         self._workspace = workspace
         self._seen: Counter[tuple[str, str]] = Counter()
-        looking = live.conversation.mode == "ask"
+        looking = conversation.mode == "ask"
         self.schemas = [schema_of(tool) for tool in tools if not (looking and tool.changes)]
 
     async def run(self, calls: Sequence[api.ToolCall], message: str, turn: Turn) -> bool:
@@ -101,7 +130,7 @@ class ToolRunner:
 
     async def _permit(self, tool: Tool, plan: Plan, card: str, arguments: dict[str, Any], turn: Turn) -> None:
         """Raises ToolFailed when it may not be done: the model is told, and the turn goes on."""
-        verdict = permission.judge(self._live.conversation.mode, plan, changes=tool.changes, allowed=self._live.allowed)
+        verdict = permission.judge(self._conversation.mode, plan, changes=tool.changes, allowed=self._allowed)
         if verdict == "refuse":
             raise ToolFailed("the conversation is in ask mode, which changes nothing")
         if verdict == "allow":
@@ -112,7 +141,7 @@ class ToolRunner:
             turn.cancel.check()
             raise ToolFailed(f"nothing was done: it needs the user's permission, and {error}") from error
         if answer == permission.ALWAYS and plan.grant is not None:
-            self._live.allowed.add(plan.grant)
+            self._allowed.add(plan.grant)
         elif answer != permission.ONCE:
             turn.cancel.check()
             raise ToolFailed("the user rejected this. Do not try it again; ask what to do instead, or go on without it")

@@ -14,7 +14,6 @@ from acp_bridge.conversations.commands import TAKE_OVER, parse_command
 from acp_bridge.conversations.errors import UnknownConversation
 from acp_bridge.conversations.events import OptionsChanged, Part, Shown, TurnEnded
 from acp_bridge.conversations.forms import forms_of
-from acp_bridge.conversations.live import LiveConversation
 from acp_bridge.conversations.state import Conversation
 from acp_bridge.conversations.store import CLAIM_RENEW, Claimant, Store
 from acp_bridge.models.picker import RemoteModel
@@ -26,9 +25,10 @@ from acp_bridge.tools.workspace import Workspace
 from acp_bridge.turn.attachments import attached, excerpts
 from acp_bridge.turn.driver import Driver, Ended, Job
 from acp_bridge.turn.history import RecordedHistory
-from acp_bridge.turn.holds import Holds
 from acp_bridge.turn.interfaces import Model, NoTools, Tools
+from acp_bridge.turn.live import LiveConversation
 from acp_bridge.turn.model.consent import LocalModel
+from acp_bridge.turn.model.holds import Holds
 from acp_bridge.turn.model.source import ModelSource
 from acp_bridge.turn.prompt import Turn, TurnTools
 from acp_bridge.turn.selection import Choices
@@ -352,7 +352,7 @@ class Core(Choices):
             tools += servers.tools({tool.name for tool in tools})
             for line in servers.take_problems():
                 turn.remark(line)
-        return ToolRunner(live, tools, self.workspace(live, model.window))
+        return ToolRunner(live.conversation, live.allowed, tools, self.workspace(live, model.window))
 
     def _remotes_changed(self) -> None:
         self.models.remotes = self.providers.models()

@@ -14,7 +14,7 @@ from acp_bridge.cancel import TurnCancelled
 from acp_bridge.models.picker import RemoteModel
 from acp_bridge.models.thinking import level_of
 from acp_bridge.turn import context
-from acp_bridge.turn.holds import NEXT_TURN_S, Holds
+from acp_bridge.turn.model.holds import NEXT_TURN_S, Holds
 from acp_bridge.turn.sentences import BASE_MODEL, REPEATED, left_out_text, rounds_text, unseen_text
 from shared.errors import ContextOverflow, ModeldError, UnsupportedFeature
 from shared.protocol import api

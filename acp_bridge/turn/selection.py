@@ -12,9 +12,9 @@ from acp_bridge.models.thinking import THINKING, thinking_levels
 from acp_bridge.tools.builtin import PLAIN_SYSTEM, system_text, tools_by_default
 
 if TYPE_CHECKING:
-    from acp_bridge.conversations.live import LiveConversation
     from acp_bridge.conversations.store import Store
     from acp_bridge.models.view import Models
+    from acp_bridge.turn.live import LiveConversation
     from shared.clock import Clock
     from shared.protocol import api
     from shared.settings import Settings

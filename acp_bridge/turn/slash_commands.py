@@ -19,8 +19,8 @@ from shared.protocol import api
 from shared.words import counted, size_text
 
 if TYPE_CHECKING:
-    from acp_bridge.conversations.live import LiveConversation
     from acp_bridge.turn.core import Core
+    from acp_bridge.turn.live import LiveConversation
     from acp_bridge.turn.prompt import Turn
 
 SUMMARY_TOKENS = 512

@@ -41,8 +41,8 @@ from shared.protocol.faults import BadAnswer, MethodNotFound, PeerGone
 from shared.shown import MESSAGE_MOST, TITLE_MOST, cut, escaped, in_markdown, one_line, title
 
 if TYPE_CHECKING:
-    from acp_bridge.conversations.live import LiveConversation
     from acp_bridge.turn.core import Core
+    from acp_bridge.turn.live import LiveConversation
     from shared.protocol.peer import Peer
 
 

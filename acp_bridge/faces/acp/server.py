@@ -21,9 +21,9 @@ from shared.protocol.requests import Call
 from shared.protocol.stream import EDITOR_PATIENCE_S
 
 if TYPE_CHECKING:
-    from acp_bridge.conversations.live import LiveConversation
     from acp_bridge.faces.acp.editor import Editor
     from acp_bridge.turn.core import Core
+    from acp_bridge.turn.live import LiveConversation
     from shared.settings import Settings
 
 Handler = Callable[["AcpServer", Call], Awaitable[Any]]

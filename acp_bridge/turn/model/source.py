@@ -70,7 +70,7 @@ class ModelSource:
     def bound(self, found: api.LibraryRow | RemoteModel) -> Model:
         """The model as one turn sees it."""
         if isinstance(found, RemoteModel):
-            from acp_bridge.providers.client import BoundRemote
+            from acp_bridge.turn.model.remote import BoundRemote
 
             return BoundRemote(self._providers.client(found), found)
         return self.local(found)
