@@ -1,4 +1,4 @@
-"""What happens in a conversation, as values that name no editor protocol.
+"""What happens in a conversation, as values that name no editor protocol. Pure.
 
 A turn emits them to a face; most are also saved, in order, and both the replay for an editor and the
 messages for the model are made from the saved ones alone.

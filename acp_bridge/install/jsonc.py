@@ -1,4 +1,4 @@
-"""JSON with comments: read where things stand, so that one value can be set or removed and nothing else moves.
+"""JSON with comments: read where things stand, so that one value can be set or removed and nothing else moves. Pure.
 
 Editors' settings allow comments and trailing commas. Everything here is pure and works on positions in the text: what
 is not touched stays as it was, byte for byte.

@@ -1,4 +1,4 @@
-"""What a model wrote, as typed events: text, reasoning and tool calls, incrementally and without I/O.
+"""What a model wrote, as typed events: text, reasoning and tool calls, incrementally and without I/O. Pure.
 
 `parser.OutputParser` is the face. Bytes go through `utf8` (whole characters), `stops` (stop strings)
 and one grammar: `tagged` (think tags and marked tool calls) or `harmony` (channels). A grammar is a

@@ -1,4 +1,4 @@
-"""Collects what the grammars find, as wire events: monotone, trimmed where a model only adds air."""
+"""Collects what the grammars find, as wire events: monotone, trimmed where a model only adds air. Pure."""
 
 from __future__ import annotations
 

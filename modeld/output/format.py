@@ -1,4 +1,4 @@
-"""How a model marks its reasoning and its tool calls: a value, made by `modeld.template.sniff`."""
+"""How a model marks its reasoning and its tool calls: a value, made by `modeld.template.sniff`. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages one after the other, each with a header: gpt-oss's channels, and recipients alone (Muse).
+"""Messages one after the other, each with a header: gpt-oss's channels, and recipients alone (Muse). Pure.
 
 `<|channel|>analysis<|message|>...<|end|><|start|>assistant<|channel|>...` or
 `to=self<|message|>...<|eom|><|start|>assistant to=user<|message|>...`: there a call's body is written in tags.

@@ -1,4 +1,4 @@
-"""JSON values out of a growing text, streamed as they come and made valid where models are sloppy."""
+"""JSON values out of a growing text, streamed as they come and made valid where models are sloppy. Pure."""
 
 from __future__ import annotations
 

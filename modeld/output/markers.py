@@ -1,4 +1,4 @@
-"""Sets of literal strings that are looked for across chunk borders."""
+"""Sets of literal strings that are looked for across chunk borders. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the bytes of a decode to typed events: the face of this folder."""
+"""From the bytes of a decode to typed events: the face of this folder. Pure."""
 
 from __future__ import annotations
 

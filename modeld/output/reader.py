@@ -1,4 +1,4 @@
-"""The growing text of one output, read by generator grammars that pause where more is needed."""
+"""The growing text of one output, read by generator grammars that pause where more is needed. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stop strings: found across token borders, never leaked, and what was held for them never lost."""
+"""Stop strings: found across token borders, never leaked, and what was held for them never lost. Pure."""
 
 from __future__ import annotations
 

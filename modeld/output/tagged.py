@@ -1,4 +1,4 @@
-"""The grammar of most models: thoughts between tags, tool calls in marked sections, the rest is the answer."""
+"""The grammar of most models: thoughts between tags, tool calls in marked sections, the rest is the answer. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools of one turn, as the grammars need them: names, and which parameters are text."""
+"""The tools of one turn, as the grammars need them: names, and which parameters are text. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole characters out of a stream of bytes."""
+"""Whole characters out of a stream of bytes. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the machine wants done. The driver maps each effect to work whose outcome is another event."""
+"""What the machine wants done. The driver maps each effect to work whose outcome is another event. Pure."""
 
 from __future__ import annotations
 

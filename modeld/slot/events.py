@@ -1,4 +1,4 @@
-"""What can happen to the slot. Each event is a value; the machine decides, the driver feeds.
+"""What can happen to the slot. Each event is a value; the machine decides, the driver feeds. Pure.
 
 `job` numbers a load, `worker` a worker process, `lease` an operation: all rise within one instance,
 so that a late event of an older one is recognised and changes nothing.

@@ -1,4 +1,4 @@
-"""The slot's rules: one pure transition, its table, and a recorder of what happened.
+"""The slot's rules: one pure transition, its table, and a recorder of what happened. Pure.
 
 What the table cannot say is said by the handlers: whether an event belongs to the worker, load or
 lease in force (a late one of an older changes nothing), and whether a request is refused by a typed

@@ -1,4 +1,4 @@
-"""What each event does in each state, as small functions (see `modeld.slot.machine` for the table).
+"""What each event does in each state, as small functions (see `modeld.slot.machine` for the table). Pure.
 
 A handler raises a typed error of `shared.errors` to refuse; then nothing has changed. It answers the next
 state and the effects otherwise. A late event of an older worker, load or lease changes nothing.

@@ -1,4 +1,4 @@
-"""The slot as one value, and what must always be true of it."""
+"""The slot as one value, and what must always be true of it. Pure."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -117,7 +117,7 @@ def _group(group: list[Found]) -> list[tuple[str, ModelEntry]]:
 
 def _written(item: Found) -> str:
     """The name as its place writes it."""
-    return item.candidate.hint or os.path.splitext(os.path.basename(item.candidate.path))[0]
+    return item.candidate.hint or PurePath(item.candidate.path).stem
 
 
 def _base(item: Found) -> str:
@@ -129,7 +129,7 @@ def _split_parts(group: Sequence[Found]) -> list[tuple[str, list[Found], str]]:
     single: list[tuple[str, list[Found], str]] = []
     split: dict[tuple[str, int], dict[int, Found]] = {}
     for item in group:
-        stem = os.path.splitext(os.path.basename(item.candidate.path))[0]
+        stem = PurePath(item.candidate.path).stem
         part = names.split_stem(stem) if item.candidate.format == "gguf" and not item.candidate.hint else None
         if part is None or part[2] < 2:
             single.append((_written(item), [item], _lone_part(item)))

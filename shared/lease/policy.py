@@ -1,4 +1,4 @@
-"""Who owns, as pure decisions: what a contender may conclude, and how long an owner may act.
+"""Who owns, as pure decisions: what a contender may conclude, and how long an owner may act. Pure.
 
 Two clocks never meet here. A contender counts its own awake seconds while the owner's sequence does
 not move; an owner counts its own awake seconds from the start of its last good write. The distance

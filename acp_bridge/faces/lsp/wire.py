@@ -1,4 +1,4 @@
-"""What the LSP face says beside standard LSP: every `modeld/*` request, result, notification and event as a value.
+"""What the LSP face says beside standard LSP: each `modeld/*` request, result, notification and event. Pure.
 
 `editors/vscode/src/wire.ts` is generated from this module (`scripts/typescript.py`); a test keeps it in step. Names are
 camelCase on the wire. Amounts are bytes, tokens or seconds as the name says. Unknown fields are ignored by both sides.

@@ -1,4 +1,4 @@
-"""Families of tool-call notation, one table."""
+"""Families of tool-call notation, one table. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gemma's calls: `call:name{key:<|"|>text<|"|>,other:1}`, values in marks of their own instead of quotes."""
+"""Gemma's calls: `call:name{key:<|"|>text<|"|>,other:1}`, values in marks of their own instead of quotes. Pure."""
 
 from __future__ import annotations
 

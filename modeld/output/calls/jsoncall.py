@@ -1,4 +1,4 @@
-"""Calls written as JSON: `{"name": ..., "arguments": {...}}`, alone or in an array."""
+"""Calls written as JSON: `{"name": ..., "arguments": {...}}`, alone or in an array. Pure."""
 
 from __future__ import annotations
 

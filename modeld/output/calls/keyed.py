@@ -1,4 +1,4 @@
-"""Calls written as objects of one member: `[{"get_weather": {"city": "Paris"}}]`."""
+"""Calls written as objects of one member: `[{"get_weather": {"city": "Paris"}}]`. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls whose name stands before their JSON arguments, parted by marks."""
+"""Calls whose name stands before their JSON arguments, parted by marks. Pure."""
 
 from __future__ import annotations
 

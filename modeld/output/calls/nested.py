@@ -1,4 +1,4 @@
-"""Calls as nested elements, each tag behind a mark: objects and arrays are elements themselves (MiniMax M3)."""
+"""Calls as nested elements, each tag behind a mark: objects and arrays are elements themselves (MiniMax M3). Pure."""
 
 from __future__ import annotations
 

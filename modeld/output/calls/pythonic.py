@@ -1,4 +1,4 @@
-"""Calls written as Python: `[get_weather(city="Paris"), other(n=1)]` between two marks."""
+"""Calls written as Python: `[get_weather(city="Paris"), other(n=1)]` between two marks. Pure."""
 
 from __future__ import annotations
 

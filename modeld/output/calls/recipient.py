@@ -1,4 +1,4 @@
-"""Functionary's messages: `>>>` and a recipient on a line of its own, `all` for the user, else a tool."""
+"""Functionary's messages: `>>>` and a recipient on a line of its own, `all` for the user, else a tool. Pure."""
 
 from __future__ import annotations
 

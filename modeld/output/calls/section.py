@@ -1,4 +1,4 @@
-"""A marked section of JSON calls: opener, one object or an array or several in a row, closer."""
+"""A marked section of JSON calls: opener, one object or an array or several in a row, closer. Pure."""
 
 from __future__ import annotations
 

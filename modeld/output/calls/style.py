@@ -1,4 +1,4 @@
-"""What one family of tool-call notation is to the grammar."""
+"""What one family of tool-call notation is to the grammar. Pure."""
 
 from __future__ import annotations
 

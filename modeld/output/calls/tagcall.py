@@ -1,4 +1,4 @@
-"""Calls written as tags: a function and its parameters, each value between two tags."""
+"""Calls written as tags: a function and its parameters, each value between two tags. Pure."""
 
 from __future__ import annotations
 
