@@ -25,11 +25,11 @@ from acp_bridge.providers.registry import Providers
 from acp_bridge.turn.core import Core
 from clients.npm import node_modules
 from clients.schema import WireCheck
+from memory_stream import memory_pair
 from shared.client.locate import Detection, Target
 from shared.clock import SystemClock
 from shared.endpoint.endpoint import connect, listen
 from shared.endpoint.folder import RuntimeFolder
-from shared.endpoint.memory import memory_pair
 from shared.errors import StaleFence, Unauthenticated
 from shared.protocol import api
 from shared.protocol.faults import MethodNotFound

@@ -10,7 +10,7 @@ import anyio
 
 from acp_bridge.faces.lsp.server import LspServer
 from bridge_fakes import Bench
-from shared.endpoint.memory import memory_pair
+from memory_stream import memory_pair
 from shared.paths import DataRoot
 from shared.protocol.faults import MethodNotFound
 from shared.protocol.framing import HeaderFramer

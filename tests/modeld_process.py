@@ -18,7 +18,7 @@ import anyio.abc
 import msgspec
 import psutil
 
-from modeld.engine.backends import SCRIPT_VARIABLE
+from scripted_engine import script_environ
 from shared.endpoint.endpoint import connect
 from shared.lease.presence import read_token
 from shared.lease.reader import PresenceView, survey
@@ -295,7 +295,7 @@ def write_script(folder: Path, replies: Sequence[dict[str, Any]] = (), **fields:
     """The script of the scripted engine; the environment that names it."""
     path = folder / "script.json"
     path.write_text(json.dumps({"replies": list(replies) or [{"pieces": ["one ", "two ", "three"]}], **fields}))
-    return {SCRIPT_VARIABLE: str(path)}
+    return script_environ(path)
 
 
 ENDLESS = {"pieces": ["on ", "and "], "endless": True}

@@ -13,7 +13,7 @@ import anyio
 import msgspec
 from anyio.abc import ByteStream
 
-from shared.endpoint.memory import memory_pair
+from memory_stream import memory_pair
 from shared.endpoint.stdio import stdio_stream
 from shared.errors import ModelBusy
 from shared.protocol.faults import MethodNotFound

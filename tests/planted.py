@@ -21,7 +21,6 @@ ENGINE = {
     "prefix": "modeld.engine.llama.engine:LlamaEngine.ensure_prefix",
     "prefill": "modeld.engine.llama.engine:LlamaEngine.prefill_suffix",
 }
-SCRIPTED_ENGINE = {"prefill": "modeld.engine.scripted:ScriptedEngine.prefill_suffix"}
 
 _SITE = """
 import sys

@@ -3,26 +3,77 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 
 from modeld.engine.host import WorkerHost
-from modeld.memory.policy import DeviceMemory
+from modeld.memory.policy import Arithmetic, DeviceMemory, Footprint
 from modeld.memory.probe import host_memory
 from modeld.slot import operations
 from modeld.slot.desk import Client, Permission
 from modeld.slot.driver import Slot
-from modeld.slot.ports import FreeOwner, NoRecords
 from shared.catalog.library import Library
 from shared.clock import SystemClock
 from shared.paths import DataRoot
 from shared.protocol import api
 from shared.settings import Settings
 
-StartWorker = Callable[[Settings], Any]
+
+class FreeOwner:
+    """Owns always."""
+
+    async def ensure(self) -> object:
+        return None
+
+    async def confirm(self) -> object:
+        return None
+
+    async def name_worker(self, pid: int, start_token: str) -> None: ...
+
+    async def clear_worker(self) -> None: ...
+
+    async def hold_devices(self, names: Sequence[str], pid: int, start_token: str) -> None: ...
+
+    async def release_devices(self) -> None: ...
+
+
+class NoRecords:
+    """Forgets when the process ends."""
+
+    def __init__(self) -> None:
+        self._footprints: dict[str, Footprint] = {}
+        self._arithmetic: dict[str, Arithmetic] = {}
+        self.configs: dict[str, api.LoadConfig] = {}
+        self.audited: list[tuple[str, str, dict[str, object]]] = []
+
+    async def footprint(self, key: str, engine: str, device: str) -> Footprint | None:
+        return self._footprints.get(key)
+
+    def remember_footprint(self, key: str, engine: str, device: str, weights_bytes: int) -> None:
+        self._footprints[key] = Footprint(weights_bytes=weights_bytes)
+
+    async def arithmetic(self, key: str) -> Arithmetic | None:
+        return self._arithmetic.get(key)
+
+    def remember_arithmetic(self, key: str, found: Arithmetic) -> None:
+        self._arithmetic[key] = found
+
+    def save_generation(self, generation: int) -> None: ...
+
+    def hint(self, model: str) -> None: ...
+
+    async def config(self, model: str) -> api.LoadConfig:
+        return self.configs.get(model, api.LoadConfig())
+
+    def audit(self, kind: str, client: str, detail: dict[str, object]) -> None:
+        self.audited.append((kind, client, detail))
+
+    def turn_begun(self, number: int, client: str, model: str) -> None: ...
+
+    def turn_ended(self, number: int, how: str) -> None: ...
 
 
 class Inside:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable
 from importlib import import_module
 
-from modeld.engine.backends import SCRIPT_VARIABLE
+from modeld.engine.backends import is_outside
 from shared import codes
+from shared.catalog.servable import OUTSIDE
 from shared.completion import SHELLS
 from shared.settings import BACKENDS
 from shared.version import __version__
@@ -92,10 +92,10 @@ def _daemon_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def _backend(command: argparse.ArgumentParser) -> None:
-    """`scripted` is the engine of the tests: known where they name a script."""
+    """An engine from outside is known only where the environment names its file."""
     command.add_argument(
         "--backend",
-        choices=(*BACKENDS, *(("scripted",) if os.environ.get(SCRIPT_VARIABLE) else ())),
+        choices=(*BACKENDS, *filter(is_outside, (OUTSIDE,))),
         metavar="|".join(BACKENDS),
         help="the engine that serves, for the life of the daemon",
     )

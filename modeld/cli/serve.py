@@ -61,14 +61,15 @@ def serve(backend: str | None, *, quiet: bool, arguments: list[str]) -> int:
     import anyio
 
     from modeld.daemon import Daemon, reexecute
-    from modeld.engine.backends import SCRIPT_VARIABLE, choose
+    from modeld.engine.backends import choose, is_outside
     from shared.defect import Places
     from shared.paths import config_file, data_root
     from shared.settings import load_settings
 
     Places("modeld").stand()
-    settings = load_settings(file=config_file(), flags={} if backend == "scripted" else {"backend": backend})
-    chosen = choose(_scripted(backend, SCRIPT_VARIABLE) or settings.backend)
+    outside = backend is not None and is_outside(backend)
+    settings = load_settings(file=config_file(), flags={} if outside else {"backend": backend})
+    chosen = choose(backend if backend and outside else settings.backend)
     root = data_root()
 
     async def run() -> bool:
@@ -79,10 +80,3 @@ def serve(backend: str | None, *, quiet: bool, arguments: list[str]) -> int:
     if anyio.run(run):
         reexecute(arguments)
     return 0
-
-
-def _scripted(backend: str | None, variable: str) -> str | None:
-    """The scripted engine is chosen by tests alone, and only where they name a script."""
-    import os
-
-    return "scripted" if backend == "scripted" and os.environ.get(variable) else None

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from importlib.machinery import ModuleSpec
 
 import msgspec
 
+from shared.catalog.servable import OUTSIDE
 from shared.errors import BackendUnavailable
 from shared.remedy import install_command
 
 #: Preferred first where both are importable and no device speaks for another (see `choose`).
 ORDER = ("llama", "openvino")
-SCRIPT_VARIABLE = "MODELD_SCRIPTED_ENGINE"
+#: File of an engine that is no part of the product, and what it is called with; for `--backend scripted` alone.
+ENGINE_VARIABLE = "MODELD_SCRIPTED_ENGINE"
 _DISTRIBUTIONS = {"llama": "llama-cpp-python", "openvino": "openvino-genai"}
 _PACKAGES = {"llama": "llama_cpp", "openvino": "openvino_genai"}
 
@@ -36,7 +39,7 @@ def choose(setting: str) -> str:
 
     `none` when no engine is installed. Raises BackendUnavailable when a named one is missing.
     """
-    if setting in ("none", "scripted"):
+    if setting == "none" or is_outside(setting):
         return setting
     found = {one.backend: one for one in available()}
     if setting != "auto":
@@ -45,6 +48,11 @@ def choose(setting: str) -> str:
             raise unavailable(setting, one.reason if one else "no such engine")
         return setting
     return next((one.backend for one in found.values() if one.importable), "none")
+
+
+def is_outside(backend: str) -> bool:
+    """Whether it is the engine of a file that the environment names (see docs/security.md)."""
+    return backend == OUTSIDE and bool(os.environ.get(ENGINE_VARIABLE))
 
 
 def unavailable(backend: str, reason: str) -> BackendUnavailable:

@@ -12,7 +12,7 @@ from types import FrameType, TracebackType
 from typing import NamedTuple
 
 _OURS = ("modeld.", "shared.")
-_ENGINES = ("modeld.engine.llama.", "modeld.engine.openvino.", "modeld.engine.scripted.", "modeld.engine.none.")
+_ENGINES = ("modeld.engine.llama.", "modeld.engine.openvino.", "modeld.engine.outside.", "modeld.engine.none.")
 #: Of `modeld.engine.contract.Engine`: what a defect in it leaves untouched.
 _VOCABULARY = frozenset({"special", "tokenize", "piece", "common_prefix", "constrain", "measure", "accelerators"})
 

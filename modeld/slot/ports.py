@@ -1,4 +1,4 @@
-"""What the slot needs of the rest of the daemon, as contracts; and simple stand-ins that keep nothing."""
+"""What the slot needs of the rest of the daemon, as contracts."""
 
 from __future__ import annotations
 
@@ -95,73 +95,3 @@ class Records(Protocol):
 
 
 ReadMemory = Callable[[], DeviceMemory]
-
-
-class FreeOwner:
-    """Owns always: for tests, and where coordination is somebody else's."""
-
-    async def ensure(self) -> object:
-        """Nothing to do."""
-        return None
-
-    async def confirm(self) -> object:
-        """Nothing to do."""
-        return None
-
-    async def name_worker(self, pid: int, start_token: str) -> None:
-        """Nothing to do."""
-
-    async def clear_worker(self) -> None:
-        """Nothing to do."""
-
-    async def hold_devices(self, names: Sequence[str], pid: int, start_token: str) -> None:
-        """Nothing to do."""
-
-    async def release_devices(self) -> None:
-        """Nothing to do."""
-
-
-class NoRecords:
-    """Forgets when the process ends."""
-
-    def __init__(self) -> None:
-        self._footprints: dict[str, Footprint] = {}
-        self._arithmetic: dict[str, Arithmetic] = {}
-        self.configs: dict[str, LoadConfig] = {}
-        self.audited: list[tuple[str, str, dict[str, object]]] = []
-
-    async def footprint(self, key: str, engine: str, device: str) -> Footprint | None:
-        """See Records."""
-        return self._footprints.get(key)
-
-    def remember_footprint(self, key: str, engine: str, device: str, weights_bytes: int) -> None:
-        """See Records."""
-        self._footprints[key] = Footprint(weights_bytes=weights_bytes)
-
-    async def arithmetic(self, key: str) -> Arithmetic | None:
-        """See Records."""
-        return self._arithmetic.get(key)
-
-    def remember_arithmetic(self, key: str, found: Arithmetic) -> None:
-        """See Records."""
-        self._arithmetic[key] = found
-
-    def save_generation(self, generation: int) -> None:
-        """See Records."""
-
-    def hint(self, model: str) -> None:
-        """See Records."""
-
-    async def config(self, model: str) -> LoadConfig:
-        """See Records."""
-        return self.configs.get(model, LoadConfig())
-
-    def audit(self, kind: str, client: str, detail: dict[str, object]) -> None:
-        """See Records."""
-        self.audited.append((kind, client, detail))
-
-    def turn_begun(self, number: int, client: str, model: str) -> None:
-        """See Records."""
-
-    def turn_ended(self, number: int, how: str) -> None:
-        """See Records."""

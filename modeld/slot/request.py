@@ -6,7 +6,7 @@ import msgspec
 
 from shared.catalog.entry import ModelEntry
 from shared.catalog.identity import AUTO, RequestedIdentity, ResolvedIdentity
-from shared.catalog.servable import sees
+from shared.catalog.servable import sees, served_by
 from shared.catalog.several import sight_path
 from shared.errors import BackendMismatch, BackendUnavailable, ModelLoadFailed
 from shared.protocol.api import ActiveModel, LoadConfig, Sampling
@@ -60,9 +60,7 @@ def require_servable(entry: ModelEntry, backend: str) -> None:
             reason="this modeld runs without an engine",
             hint=f"install one and restart: `{install_command('openvino')}`, or the same with [llama]",
         )
-    if backend == "scripted":
-        return
-    if backend not in entry.backends:
+    if not served_by(backend, entry.backends):
         if entry.backends:
             raise BackendMismatch(requested=" or ".join(entry.backends), serving=backend)
         if entry.problem:

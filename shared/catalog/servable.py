@@ -36,8 +36,8 @@ LLAMA_ARCHITECTURES = frozenset(
 )
 # fmt: on
 
-#: The engine of the tests runs whatever any engine runs; it exists only where a test names its script.
-SCRIPTED = "scripted"
+#: The name of an engine from outside the product, which runs whatever any engine runs (`modeld.engine.backends`).
+OUTSIDE = "scripted"
 
 OPENVINO_GGUF_ARCHITECTURES = frozenset({"llama", "qwen2", "qwen3"})
 #: How text is split before byte-pair encoding: for others the reader (2026.4) falls back to its default
@@ -61,7 +61,7 @@ def refusal(facts: Facts, backend: str, *, shards: int = 1) -> str:
 
 def served_by(backend: str, able: Sequence[str]) -> bool:
     """Whether the backend is among those that are `able` to serve a model."""
-    return backend in able or (backend == SCRIPTED and bool(able))
+    return backend in able or (backend == OUTSIDE and bool(able))
 
 
 def sees(facts: Facts, backend: str) -> bool:

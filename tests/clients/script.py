@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clients.home import Home
-from modeld.engine.backends import SCRIPT_VARIABLE
+from scripted_engine import script_environ
 from tiny_gguf import write_tiny_gguf
 
 #: takes tools, so that the editor's Agent mode offers the model; and thinks
@@ -59,7 +59,7 @@ def write_script(home: Home, **fields: Any) -> None:
     path = home.folder / "script.json"
     script = {"replies": REPLIES, "template": TEMPLATE, "token_s": PACE, "load_s": 0.3, **fields}
     path.write_text(json.dumps(script), encoding="utf-8")
-    home.environ[SCRIPT_VARIABLE] = str(path)
+    home.environ |= script_environ(path)
 
 
 def write_models(home: Home, *names: str, context: int = CONTEXT) -> None:

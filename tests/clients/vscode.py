@@ -22,7 +22,7 @@ from urllib.parse import quote
 import psutil
 
 from clients.home import Home, eventually
-from modeld.engine.backends import SCRIPT_VARIABLE
+from modeld.engine.backends import ENGINE_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 #: screenshots of every run, for a person to judge; never committed
@@ -32,7 +32,7 @@ _BROWSER_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 START_SECONDS = 180.0
 STEP_SECONDS = 90.0
 #: what makes the world of a user, and may be set for the bridge
-WORLD = ("MODELD_DATA_ROOT", "MODELD_MODEL_FOLDERS", "MODELD_BACKEND", "MODELD_TURN_TOKENS", SCRIPT_VARIABLE)
+WORLD = ("MODELD_DATA_ROOT", "MODELD_MODEL_FOLDERS", "MODELD_BACKEND", "MODELD_TURN_TOKENS", ENGINE_VARIABLE)
 #: nothing may come up by itself, nothing may call home
 QUIET: dict[str, Any] = {
     "workbench.startupEditor": "none",

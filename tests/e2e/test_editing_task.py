@@ -17,6 +17,7 @@ import pytest
 
 from clients.bridge import Bridge, Turn, model_values
 from clients.home import Home
+from scripted_engine import script_environ
 from tiny_gguf import CHATML, write_tiny_gguf
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
@@ -70,7 +71,7 @@ def scripted(request: pytest.FixtureRequest) -> Iterator[Home]:
         write_tiny_gguf(home.folder / "models" / "tiny.gguf", context=131072, template=request.param)
         script = home.folder / "script.json"
         script.write_text(json.dumps({"replies": replies(), "template": request.param}))
-        home.environ |= {"MODELD_MODEL_FOLDERS": str(home.folder / "models"), "MODELD_SCRIPTED_ENGINE": str(script)}
+        home.environ |= {"MODELD_MODEL_FOLDERS": str(home.folder / "models"), **script_environ(script)}
         workspace(home.work)
         home.start("scripted")
         yield home

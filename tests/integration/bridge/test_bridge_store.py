@@ -17,7 +17,7 @@ from acp_bridge.conversations.state import Conversation
 from acp_bridge.conversations.store import CLAIM_TTL, DAY_S, EMPTY_KEPT_S, Claimant, Store
 from bridge_fakes import bound_pages
 from counts import scaled
-from shared.clock import ManualClock
+from manual_clock import ManualClock
 from shared.errors import ConversationBusy, DiskFull, RootUnusable
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]

@@ -13,9 +13,9 @@ import pytest
 
 from bench.headers import HeaderMaker
 from gguf_bytes import model
+from manual_clock import ManualClock
 from shared.catalog.entry import ModelEntry
 from shared.catalog.library import Library
-from shared.clock import ManualClock
 from shared.errors import ModelLoadFailed, ModelNotFound
 from shared.paths import DataRoot
 from shared.settings import Settings

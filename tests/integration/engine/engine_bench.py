@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from modeld.engine.backends import SCRIPT_VARIABLE
 from modeld.engine.host import WorkerHost
 from modeld.engine.messages import Count, Done, Load, Loaded, Turn
+from scripted_engine import script_environ
 from shared.catalog.fingerprint import fingerprint
 from shared.catalog.identity import RequestedIdentity
 from shared.protocol.api import Event, Sampling, TextDelta
@@ -139,7 +139,7 @@ class Engines:
         """A worker that says what the script says."""
         path = self._folder / f"script-{len(self._hosts)}.json"
         path.write_text(json.dumps(script))
-        return await self.load("scripted", path, num_ctx=num_ctx, environ={**os.environ, SCRIPT_VARIABLE: str(path)})
+        return await self.load("scripted", path, num_ctx=num_ctx, environ={**os.environ, **script_environ(path)})
 
     async def close(self) -> None:
         """End all of them."""

@@ -222,11 +222,11 @@ async def test_a_cancelled_load_is_a_failed_load_and_the_worker_can_be_closed(
     if backend == "scripted":
         import os
 
-        from modeld.engine.backends import SCRIPT_VARIABLE
+        from scripted_engine import script_environ
 
         path = tmp_path / "script.json"
         path.write_text('{"load_s": 30}')
-        host = await engines.start(backend, environ={**os.environ, SCRIPT_VARIABLE: str(path)})
+        host = await engines.start(backend, environ={**os.environ, **script_environ(path)})
     else:
         path = request.getfixturevalue("converted_smollm2" if backend == "openvino" else "tiny")
         host = await engines.start(backend)

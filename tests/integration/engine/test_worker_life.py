@@ -19,6 +19,7 @@ from engine_bench import GREEDY, Engines, identity
 from modeld.engine import exits
 from modeld.engine.host import WorkerHost
 from modeld.engine.messages import Count, Load
+from scripted_engine import script_environ
 from shared.errors import EngineFailed, ModelLoadFailed, TemplateFailed
 from shared.lease.identity import same_process
 from shared.protocol.api import Event, Sampling, TextDelta
@@ -226,7 +227,7 @@ async def test_a_hung_decode_shows_in_the_account_and_can_be_killed(engines: Eng
                 await anyio.sleep(0.05)
         assert account is not None
         assert account.in_engine
-        assert account.place.startswith("modeld.engine.scripted:")
+        assert account.place.startswith("modeld.engine.outside:")
         assert account.running is not None
         engine.host.cancel(account.running)
         engine.host.kill()
@@ -249,7 +250,7 @@ async def test_a_load_that_fails_leaves_a_worker_that_can_be_closed(engines: Eng
 async def test_a_load_can_be_cancelled(engines: Engines, tmp_path: Path) -> None:
     script = tmp_path / "slow.json"
     script.write_text('{"load_s": 60}')
-    host = await engines.start("scripted", environ={**os.environ, "MODELD_SCRIPTED_ENGINE": str(script)})
+    host = await engines.start("scripted", environ={**os.environ, **script_environ(script)})
     turn = host.next_turn()
     message = Load(turn=turn, identity=identity(script, "scripted"), model={}, num_ctx=512)
     with anyio.fail_after(5), pytest.raises(ModelLoadFailed) as failed:

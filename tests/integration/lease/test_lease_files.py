@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from shared.clock import ManualClock, SystemClock
+from manual_clock import ManualClock
+from shared.clock import SystemClock
 from shared.errors import DiskFull, NetworkFilesystem, RootUnusable
 from shared.lease import disk, files, identity, presence, reader
 from shared.lease.contender import Contender

@@ -17,7 +17,7 @@ from lsprotocol import converters
 
 from acp_bridge.faces.lsp import wire
 from acp_bridge.faces.lsp.server import LspServer
-from shared.endpoint.memory import memory_pair
+from memory_stream import memory_pair
 from shared.errors import DaemonNotRunning
 from shared.paths import DataRoot
 from shared.protocol.framing import HeaderFramer

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from modeld.engine.scripted import CHATML
 from modeld_process import Client, Modeld, Turn, write_models, write_script
 from planted import ENGINE, PLACES, Planted
+from scripted_engine import CHATML
 from shared.errors import EngineFailed, ModelLoadFailed, TemplateFailed, TextFailed, UnsupportedFeature
 from shared.paths import DataRoot
 from shared.protocol import api

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from manual_clock import ManualClock
 from modeld.store import database, schema, tables
 from modeld.store.database import Corrupt, StoreUnknown
 from modeld.store.store import Store
-from shared.clock import ManualClock
 from shared.errors import ModelInUse, NotOwner, RootUnusable
 from shared.paths import DataRoot
 

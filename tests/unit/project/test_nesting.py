@@ -159,5 +159,5 @@ def test_no_reader_of_ours_leaves_depth_to_chance() -> None:
     assert sorted(careless) == sorted(TRUSTED)
 
 
-#: What they read was written by this very process or is the script of a test.
-TRUSTED = ["modeld/engine/scripted.py", "modeld/store/tables.py"]
+#: What it reads was written by this very process.
+TRUSTED = ["modeld/store/tables.py"]

@@ -8,7 +8,7 @@ import anyio
 import msgspec
 import pytest
 
-from shared.endpoint.memory import memory_pair
+from memory_stream import memory_pair
 from shared.errors import ModelBusy
 from shared.protocol.faults import InvalidParams, MethodNotFound, PeerGone, RequestCancelled
 from shared.protocol.framing import LineFramer

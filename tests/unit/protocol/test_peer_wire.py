@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
+from memory_stream import memory_pair
 from peer_pairs import Scripted, Sum, Wire, peer_of
-from shared.endpoint.memory import memory_pair
 from shared.errors import MessageTooLarge
 from shared.protocol.faults import BadAnswer, PeerGone, RequestCancelled
 from shared.protocol.peer import Peer

@@ -1,7 +1,7 @@
 """An engine whose tokens a test writes, behind the real worker protocol, template and parsers.
 
-Never offered to users: it exists only where MODELD_SCRIPTED_ENGINE names a script (JSON, `Script`), and
-nothing that a user sees is proven by it alone. Tokens are UTF-8 bytes, the marks of `SPECIAL`, and the
+A modeld that is started with `script_environ(script)` and `--backend scripted` runs it (script: JSON, `Script`).
+Nothing that a user sees is proven by it alone. Tokens are UTF-8 bytes, the marks of `SPECIAL`, and the
 pieces of the replies, so that a test decides where text is cut.
 """
 
@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import msgspec
 
-from modeld.engine.backends import SCRIPT_VARIABLE
+from modeld.engine.backends import ENGINE_VARIABLE
 from modeld.engine.contract import (
     Aborted,
     AbortFlag,
@@ -80,13 +80,24 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     devices: list[str] = []
 
 
+def script_environ(script: Path) -> dict[str, str]:
+    """What makes a worker run this engine with that script."""
+    return {ENGINE_VARIABLE: f"{Path(__file__).resolve()}{os.pathsep}{script}"}
+
+
+def engine(abort: AbortFlag, argument: str) -> ScriptedEngine:
+    """What a worker calls (`modeld.engine.factory`)."""
+    return ScriptedEngine(abort, Path(argument))
+
+
 class ScriptedEngine(KeepsNothing):
     """`modeld.engine.contract.Engine` that says what the script says."""
 
     holds_lock: ClassVar[bool] = False
 
-    def __init__(self, abort: AbortFlag) -> None:
+    def __init__(self, abort: AbortFlag, script: Path) -> None:
         self._abort = abort
+        self._path = script
         self._script = Script()
         self._pieces: dict[int, bytes] = {}
         self._ids: dict[str, int] = {}
@@ -99,8 +110,7 @@ class ScriptedEngine(KeepsNothing):
 
     def prepare(self) -> str:
         """Read the script."""
-        path = Path(os.environ[SCRIPT_VARIABLE])
-        self._script = msgspec.json.decode(path.read_bytes(), type=Script)
+        self._script = msgspec.json.decode(self._path.read_bytes(), type=Script)
         return "scripted 1"
 
     def accelerators(self, identity: RequestedIdentity) -> tuple[str, ...]:
