@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_bridge.models.picker import (
+    NO_CHAT_MODEL,
     NOTHING,
+    Choice,
     Picker,
     RemoteModel,
     build_picker,
@@ -22,6 +25,7 @@ from shared.catalog.library import MAX_AGE
 from shared.catalog.names import base_name
 from shared.errors import ModelNotFound, NoAvailableModel, NoSatisfactoryModel, RemoteNotPicked
 from shared.protocol.api import LibraryRow, RowState
+from shared.words import size_text
 
 pytestmark = pytest.mark.unit
 
@@ -128,26 +132,104 @@ def test_a_stopped_daemon_is_said_in_the_description() -> None:
     assert describe(row("m", "restarting", reason="stopped, start modeld")) == "stopped, start modeld"
 
 
-def test_names_fit_the_button() -> None:
-    assert len(short_name("x" * 100)) == 32
+@pytest.mark.parametrize(
+    ("name", "shown"), [("", ""), ("x" * 32, "x" * 32), ("x" * 33, "x" * 31 + "…"), ("x" * 100, "x" * 31 + "…")]
+)
+def test_names_fit_the_button(name: str, shown: str) -> None:
+    assert short_name(name) == shown
+
+
+def test_a_row_is_described_by_its_state_then_its_numbers() -> None:
+    whole = row("m", "loaded", reason="by Zed", context_train=32768, quantization="Q4_K_M", has_template=False)
+    assert describe(row("m")) == "not loaded"
+    assert describe(msgspec.structs.replace(whole, size_bytes=2_000_000_000)) == (
+        f"loaded (by Zed), {size_text(2_000_000_000)}, context 32,768, Q4_K_M, base model, no chat template"
+    )
+    assert describe(row("m", "restarting")) == "restarting"
+
+
+def test_a_choice_is_the_row_under_its_title_and_a_remote_one_names_its_provider() -> None:
+    titled = msgspec.structs.replace(row("m"), title="A model")
+    far = msgspec.structs.replace(REMOTE, context=128000)
+    picker = build_picker([titled, msgspec.structs.replace(row("n"), title="")], [REMOTE, far], "m", "", "")
+    assert [choice for group in picker.groups for choice in group.choices] == [
+        Choice(value="m", name="A model", description="not loaded"),
+        Choice(value="n", name="n", description="not loaded"),
+        Choice(value="vllm/big", name="big", description="remote, vllm"),
+        Choice(value="vllm/big", name="big", description="remote, vllm, context 128,000"),
+    ]
+
+
+def test_remote_models_stand_by_their_provider_in_the_order_of_the_settings() -> None:
+    other = RemoteModel(id="cloud/one", name="one", provider="cloud")
+    third = RemoteModel(id="vllm/small", name="small", provider="vllm")
+    groups = build_picker([], [REMOTE, other, third], "vllm/big", "", "").groups
+    assert [(group.id, [choice.value for choice in group.choices]) for group in groups] == [
+        ("remote-vllm", ["vllm/big", "vllm/small"]),
+        ("remote-cloud", ["cloud/one"]),
+    ]
+
+
+def test_a_row_that_says_why_nothing_answers_has_the_heading_of_what_is_away() -> None:
+    for picker in (build_picker([], [], "", "", ""), build_picker([], [], "mine", "", "")):
+        assert [(group.id, group.name) for group in picker.groups] == [("unavailable", "Not available")]
+    assert build_picker([], [], "", "", "").groups[0].choices[0].description == NO_CHAT_MODEL
+    assert build_picker([], [], "x" * 40, "", "").groups[0].choices == (
+        Choice(value="x" * 40, name="x" * 31 + "…", description="not available: not found"),
+    )
+
+
+def test_an_active_model_is_asked_for_by_nobody_unless_it_is_named() -> None:
+    """Its name is "" where modeld said nothing: no row is that one."""
+    assert [group.id for group in build_picker([row("a")], [], "a", "", "").groups] == ["installed"]
 
 
 def test_resolving_is_strict() -> None:
     rows = [row("a"), row("b", "rejected", reason="bad tensors")]
     assert resolve("a", "", rows, [], "") is rows[0]
     assert resolve("vllm/big", "vllm/big", rows, [REMOTE], "") is REMOTE
-    with pytest.raises(NoSatisfactoryModel, match="bad tensors"):
-        resolve("b", "b", rows, [], "")
-    with pytest.raises(NoSatisfactoryModel, match="not in the library"):
-        resolve("c", "c", rows, [], "")
-    with pytest.raises(NoAvailableModel, match="stopped"):
-        resolve(NOTHING, "", [], [], "modeld is stopped")
+    assert resolve("a", "", rows, [REMOTE], "") is rows[0]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reason", "said"),
+    [
+        ("b", "", "bad tensors"),
+        ("d", "modeld is stopped", "not servable"),
+        ("e", "", "rejected"),
+        ("c", "", "it is not in the library any more"),
+        ("c", "modeld is stopped", "modeld is stopped"),
+    ],
+)
+def test_what_is_wanted_and_not_there_says_why(wanted: str, reason: str, said: str) -> None:
+    rows = [row("a"), row("b", "rejected", reason="bad tensors"), row("d", "not servable"), row("e", "rejected")]
+    with pytest.raises(NoSatisfactoryModel) as missing:
+        resolve(wanted, wanted, rows, [REMOTE], reason)
+    assert (missing.value.wanted, missing.value.reason) == (wanted, said)
+
+
+@pytest.mark.parametrize("wanted", ["", NOTHING])
+@pytest.mark.parametrize(
+    ("remotes", "reason", "said"),
+    [
+        ([], "modeld is stopped", "modeld is stopped"),
+        ([REMOTE], "modeld is stopped", "modeld is stopped, or pick a remote model"),
+        ([], "", NO_CHAT_MODEL),
+    ],
+)
+def test_where_nothing_is_wanted_the_ways_out_are_said(
+    wanted: str, remotes: list[RemoteModel], reason: str, said: str
+) -> None:
+    with pytest.raises(NoAvailableModel) as nothing:
+        resolve(wanted, "", [row("a")], remotes, reason)
+    assert (nothing.value.wanted, nothing.value.reason) == (wanted, said)
 
 
 @pytest.mark.parametrize("pick", ["", "a", "vllm/small", NOTHING])
 def test_a_remote_model_that_is_named_and_not_picked_is_refused_with_the_remedy(pick: str) -> None:
-    with pytest.raises(RemoteNotPicked, match="pick it in the model picker"):
+    with pytest.raises(RemoteNotPicked, match="pick it in the model picker") as refused:
         resolve("vllm/big", pick, [row("a")], [REMOTE], "")
+    assert (refused.value.model, refused.value.provider) == ("vllm/big", "vllm")
 
 
 def test_a_wrong_pick_names_what_is_near() -> None:
@@ -157,8 +239,11 @@ def test_a_wrong_pick_names_what_is_near() -> None:
     with pytest.raises(ModelNotFound) as short:
         checked_pick("smollm2", ["smollm2-135m-instruct-q4_1", "gemma"])
     assert short.value.near == ["smollm2-135m-instruct-q4_1"], "a pick is a whole name, and how it begins is near"
-    with pytest.raises(ModelNotFound):
-        checked_pick(7, ["a"])
+    with pytest.raises(ModelNotFound) as number:
+        checked_pick(7, ["7"])
+    assert number.value.requested == "7"
+    assert wrong.value.requested == "smolm2"
+    assert checked_pick("gemma", ["smollm2", "gemma"]) == "gemma"
 
 
 @pytest.mark.anyio
@@ -195,7 +280,11 @@ def test_fifty_misses_make_one_reconcile() -> None:
     assert sum(heal.due(1000 + index / 10, "lease") for index in range(50)) == 1
     assert heal.due(1004.9, "another lease")
     assert not heal.due(1005.0, "another lease")
-    assert heal.due(1010.0, "another lease")
+    assert not heal.due(1009.8, "another lease")
+    assert heal.due(1009.9, "another lease")
+    assert not heal.due(1010.0, "another lease")
+    heal.forget()
+    assert heal.due(1010.0, "another lease"), "one that did not come to its end does not count"
 
 
 def test_a_new_file_is_looked_for_in_time() -> None:

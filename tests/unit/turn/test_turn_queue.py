@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeld.turn import queue
-from modeld.turn.queue import LINGER, Kind, Resident, Ticket, TurnQueue, Uses
+from modeld.turn.queue import LINGER, Hold, Kind, Resident, Ticket, TurnQueue, Uses
 from shared.errors import QueueFull
 from shared.settings import Settings
 from unit_slot_identities import asked, resolved
@@ -120,12 +120,34 @@ def test_places_tell_the_order_that_is_then_served(arrivals: list[tuple[int, str
         assert desk.next() == order[0]
 
 
+@given(st.lists(st.integers(1, 4), max_size=8), st.lists(st.integers(1, 4), max_size=16))
+def test_the_whole_order_comes_true_where_no_other_model_is_wanted(before: list[int], arrivals: list[int]) -> None:
+    desk = Desk()
+    for client in before:
+        desk.add(client)
+        desk.serve()
+    for client in arrivals:
+        desk.add(client)
+    order = desk.queue.order(desk.now, desk.resident, desk.since)
+    assert [desk.serve() for _ in arrivals] == order
+
+
+def test_a_client_that_went_and_came_again_is_served_like_a_new_one(desk: Desk) -> None:
+    for client in (2, 1):
+        desk.add(client)
+        desk.serve()
+    desk.queue.drop_client(1)
+    again = desk.add(1)
+    desk.add(2)
+    assert desk.next() == again
+
+
 def test_the_queue_is_bounded(desk: Desk) -> None:
     for number in range(SETTINGS.queue_limit):
         desk.add(number)
     with pytest.raises(QueueFull) as caught:
         desk.add(99)
-    assert caught.value.position == SETTINGS.queue_limit + 1
+    assert (caught.value.position, caught.value.waited_s) == (SETTINGS.queue_limit + 1, 0.0)
 
 
 def test_warm_and_fill_never_fill_the_queue_up_for_turns(desk: Desk) -> None:
@@ -156,6 +178,93 @@ def test_a_client_that_goes_leaves_nothing(desk: Desk) -> None:
     assert desk.queue.drop_client(1) == [gone]
     assert desk.queue.holds(desk.now) == []
     assert desk.queue.waiting == [stays]
+
+
+def test_a_ticket_can_be_taken_back_once(desk: Desk) -> None:
+    ticket, stays = desk.add(1), desk.add(2)
+    assert desk.queue.remove(ticket.number)
+    assert not desk.queue.remove(ticket.number)
+    assert desk.queue.waiting == [stays]
+
+
+def test_an_empty_queue_has_nobody_and_waits_for_no_moment(desk: Desk) -> None:
+    desk.queue.hold(1, "client 1", "a", "run", desk.now)
+    desk.queue.note_use(1, desk.now)
+    assert desk.next() is None
+    assert desk.queue.order(desk.now, desk.resident, desk.since) == []
+    assert desk.queue.next_moment(desk.now, desk.resident, desk.since) is None
+
+
+def test_an_unload_fits_whatever_is_resident(desk: Desk) -> None:
+    desk.queue.hold(2, "client 2", "a", "run", desk.now)
+    unload = desk.add(1, kind="unload")
+    assert desk.next() == unload
+    assert users_of(desk, Uses(SETTINGS), 2) == []
+
+
+def test_the_next_moment_is_the_first_at_which_time_alone_changes_the_choice(desk: Desk) -> None:
+    """A deadline; of a switch, its bound; of a switch after the use of another, that pause."""
+
+    def moment() -> float | None:
+        when = desk.queue.next_moment(desk.now, desk.resident, desk.since)
+        return None if when is None else when - 1000.0
+
+    desk.add(1, "a")
+    desk.queue.note_use(2, desk.now)
+    assert moment() == 120.0
+    desk.add(1, "b")
+    assert moment() == LINGER
+    desk.now += LINGER
+    assert moment() == SETTINGS.affinity_bound
+    desk.now = 1000.0 + SETTINGS.affinity_bound
+    assert moment() == 120.0
+    desk.now = 1120.0
+    assert moment() is None
+
+
+def test_the_first_of_those_in_front_goes_first(desk: Desk) -> None:
+    desk.add(9)
+    first, second = desk.add(2, "b", front=True), desk.add(1, "a", front=True)
+    assert [desk.serve(), desk.serve()] == [first, second]
+
+
+def test_a_switch_beside_a_hold_goes_at_once_where_it_is_in_front_or_nothing_is_resident(desk: Desk) -> None:
+    desk.queue.hold(2, "client 2", "a", "run", desk.now)
+    switch = desk.add(1, "b")
+    assert desk.next() is None
+    assert desk.queue.next(desk.now, None, desk.since) == switch
+    front = desk.add(1, "b", front=True)
+    assert desk.next() == front
+
+
+def test_a_hold_of_a_model_that_is_not_resident_keeps_nobody_waiting(desk: Desk) -> None:
+    desk.queue.hold(2, "client 2", "c", "run", desk.now)
+    switch = desk.add(1, "b")
+    assert desk.next() == switch
+
+
+def test_a_model_that_has_gone_leaves_no_pause_behind(desk: Desk) -> None:
+    switch = desk.add(1, "b")
+    desk.queue.note_use(2, desk.now)
+    desk.queue.forget_use()
+    assert desk.next() == switch
+
+
+def test_holds_are_known_with_their_ends_and_each_by_its_run(desk: Desk) -> None:
+    desk.queue.hold(1, "Zed", "a", "one", desk.now)
+    desk.queue.hold(1, "Zed", "a", "two", desk.now + 1.0)
+    desk.queue.hold(2, "VS Code", "b", "one", desk.now + 2.0)
+    ends = desk.now + SETTINGS.hold_ttl
+    assert desk.queue.holds(desk.now) == [
+        Hold(client=1, client_name="Zed", model="a", run="one", expires=ends),
+        Hold(client=1, client_name="Zed", model="a", run="two", expires=ends + 1.0),
+        Hold(client=2, client_name="VS Code", model="b", run="one", expires=ends + 2.0),
+    ]
+    desk.queue.release(2, "two")  # that client has none of this name
+    assert len(desk.queue.holds(ends)) == 2
+    desk.queue.drop_client(1)
+    assert [hold.client for hold in desk.queue.holds(ends)] == [2]
+    assert desk.queue.holds(ends + 2.0) == []
 
 
 def test_on_busy_cancel_goes_first(desk: Desk) -> None:
@@ -317,10 +426,32 @@ def test_a_model_that_has_gone_has_no_users(desk: Desk) -> None:
     assert users_of(desk, uses, 3) == []
 
 
+def test_the_minute_counts_from_the_end_of_a_turn(desk: Desk) -> None:
+    uses = Uses(SETTINGS)
+    uses.used(1, "Zed", desk.now)
+    uses.used(2, "VS Code", desk.now)
+    uses.ended(1, desk.now + 30.0)
+    desk.now += 60.0
+    assert users_of(desk, uses, 3) == ["Zed"]
+    desk.now += 30.0
+    assert users_of(desk, uses, 3) == []
+
+
+def test_nobody_is_asked_for_himself_nor_twice_nor_for_another_model(desk: Desk) -> None:
+    uses = Uses(SETTINGS)
+    uses.used(1, "client 1", desk.now)
+    desk.queue.hold(1, "client 1", "a", "run", desk.now)
+    desk.queue.hold(4, "client 4", "b", "run", desk.now)
+    desk.add(1, "a")
+    assert users_of(desk, uses, 1) == []
+    assert users_of(desk, uses, 3) == ["client 1"]
+
+
 def test_a_client_that_has_gone_is_not_asked_for(desk: Desk) -> None:
     uses = Uses(SETTINGS)
     uses.used(1, "Zed", desk.now)
     uses.used(2, "VS Code", desk.now)
+    uses.drop_client(1)
     uses.drop_client(1)
     uses.ended(1, desk.now)
     assert users_of(desk, uses, 3) == ["VS Code"]

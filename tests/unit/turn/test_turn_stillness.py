@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,6 +41,10 @@ def test_the_engine_has_longer_where_its_steps_take_long() -> None:
 
 def test_a_worker_that_never_answers_is_no_evidence_about_text() -> None:
     assert ended_after(None, first=TEXT) == 600.0
+    assert ended_after(None) == 600.0
+    short = Stillness(msgspec.structs.replace(SETTINGS, engine_silence=5.0))
+    reasons = [short.judge(None, float(now)) for now in range(6)]
+    assert reasons == [None] * 5 + ["it showed no progress for 5 s"]
 
 
 def test_the_reason_names_the_place_of_a_defect_and_no_number_it_does_not_know() -> None:
@@ -47,6 +52,25 @@ def test_the_reason_names_the_place_of_a_defect_and_no_number_it_does_not_know()
     reasons = [stillness.judge(TEXT, float(now)) for now in range(11)]
     assert reasons[:10] == [None] * 10
     assert reasons[10] == ("its text was not handled within 10 s, at modeld.output.calls.gemmacall:92")
+
+
+def test_a_place_that_is_not_known_is_not_named() -> None:
+    stillness = Stillness(SETTINGS)
+    nowhere = msgspec.structs.replace(TEXT, place="")
+    reasons = [stillness.judge(nowhere, float(now)) for now in range(11)]
+    assert reasons[10] == "its text was not handled within 10 s"
+
+
+@pytest.mark.parametrize("interval", [0.5, 2.0])
+def test_a_pause_counts_for_as_many_intervals_as_are_allowed(interval: float) -> None:
+    settings = Settings(text_silence=MOST_INTERVALS * interval, engine_silence=600.0, reaper_interval=interval)
+    stillness = Stillness(settings)
+    stillness.judge(TEXT, 0.0)
+    assert stillness.judge(TEXT, MOST_INTERVALS * interval - 0.1) is None
+    assert stillness.judge(TEXT, 1000.0) is not None
+    stillness = Stillness(msgspec.structs.replace(settings, text_silence=MOST_INTERVALS * interval + 0.1))
+    stillness.judge(TEXT, 0.0)
+    assert stillness.judge(TEXT, 1000.0) is None
 
 
 def test_a_machine_that_slept_charges_nothing() -> None:
@@ -79,3 +103,5 @@ def test_what_was_heard_of_by_itself_begins_again() -> None:
     stillness.forget()
     for now in range(9, 19):
         assert stillness.judge(TEXT, float(now)) is None
+    stillness.forget()
+    assert [stillness.judge(None, 20.0 + now) is None for now in range(601)] == [True] * 600 + [False]
