@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
 
-from modeld.engine.continued import continued, in_parts
+from modeld.engine.continued import Separator, continued, cut, find_separator, in_parts, one_by_one
 from modeld.engine.contract import Engine, Sight, SpecialTokens
 from modeld.engine.guard import RenderGuard
 from modeld.engine.pictures import Picture
@@ -32,6 +31,9 @@ class PromptTokenizer:
         self.contents = ContentRenderer(template, escaped, self._special, guard.limits)
         self._strips: dict[str, tuple[bool, bool]] = {}
         self._adds_space = _decoded(engine, "a") == b" a"
+        self._separator: Separator | None = None
+        if structure and not self._adds_space:
+            self._separator = find_separator(self._with_special, special.control)
 
     def tokens(self, rendered: Rendered, sight: Sight | None, pictures: Sequence[Picture]) -> list[int]:
         """All tokens of a prompt; no BOS is added. Raises as `Sight.ids`."""
@@ -74,9 +76,14 @@ class PromptTokenizer:
 
     def _ordinary(self, text: str, first: Callable[[str], list[int]]) -> list[int]:
         """User-defined tokens are always read as one: a cut within each keeps it text."""
-        cuts = [begin + 1 for begin in self._cut.begins(text)]
-        parts = [text[start:end] for start, end in pairwise([0, *cuts, len(text)])]
-        return in_parts(self._without_special, first, parts, adds_space=self._adds_space)
+        if not any(True for _ in self._cut.begins(text)):
+            return first(text)
+        if self._separator is None:
+            return one_by_one(self._without_special, first, cut(text, self._cut))
+        return in_parts(self._with_special, cut(text, self._special), self._separator)
+
+    def _with_special(self, text: str) -> list[int]:
+        return self._engine.tokenize(text, special=True)
 
     def _without_special(self, text: str) -> list[int]:
         return self._engine.tokenize(text, special=False)

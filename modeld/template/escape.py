@@ -20,6 +20,7 @@ from shared.errors import TemplateFailed
 Span = tuple[int, int]
 #: JSON escapes quotes and backslashes, templates trim white space: a stand-in for these would not come out alike.
 _UNFIT = re.compile(r"[\s\"'\\]*")
+_ESCAPE = re.compile(r"\\u[0-9a-f]{4}|\\U[0-9a-f]{8}")
 #: Characters; the longest special tokens in use have some 40.
 LONGEST = 128
 #: Groups within groups of a pattern: Python's own limit is some 100, vocabularies in use need 10.
@@ -174,8 +175,11 @@ def _outermost(text: str) -> list[int]:
 
 
 def _unused(taken: str) -> Iterator[str]:
+    """Private characters that are not in `taken`, nor any escape that could be read as one."""
+    characters, escapes = set(taken), set(_ESCAPE.findall(taken))
     for character in map(chr, chain.from_iterable(range(*bounds) for bounds in _PRIVATE)):
-        if character not in taken and not any(form in taken for form in _escaped_forms(character)):
+        begins = {_ESCAPE.findall(form)[0] for form in _escaped_forms(character)}
+        if character not in characters and escapes.isdisjoint(begins):
             yield character
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from modeld.engine.continued import in_parts
+from modeld.engine.continued import cut, find_separator, in_parts, one_by_one
 from modeld.engine.contract import SpecialTokens
 from modeld.engine.openvino.library import Library
 from modeld.template.escape import SpecialTexts
@@ -57,7 +56,8 @@ class Vocabulary:
         sentencepiece = b"<0x0A>" in by_bytes
         self._pieces = [_plain(data) for data in self._raw] if sentencepiece else self._raw
         self._control_texts = SpecialTexts(map(self._text, self._control))
-        self._adds_space = b"".join(self.piece(one, special=False) for one in self._encode("a")) == b" a"
+        spaced = b"".join(self.piece(one, special=False) for one in self._encode("a")) == b" a"
+        self._separator = None if spaced else find_separator(self._encode, self._control_texts.texts)
         self.special = self._special(facts, by_bytes)
         self.template: str = self._tokenizer.get_original_chat_template()
         self.limit = self._find_limit()
@@ -71,9 +71,12 @@ class Vocabulary:
         """Ids of `text`; with `special` false, marks in it are taken apart and stay text."""
         if special:
             return self._encode(text)
-        cuts = [begin + 1 for begin in self._control_texts.begins(text)]
-        parts = [text[begin:end] for begin, end in pairwise([0, *cuts, len(text)])]
-        return in_parts(self._encode, self._encode, parts, adds_space=self._adds_space)
+        parts = cut(text, self._control_texts)
+        if len(parts) == 1:
+            return self._encode(text)
+        if self._separator is None:
+            return one_by_one(self._encode, self._encode, parts)
+        return in_parts(self._encode, parts, self._separator)
 
     def piece(self, token: int, special: bool) -> bytes:
         """Bytes of one token; a control token is empty unless `special`."""
