@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import types
@@ -18,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from acp_bridge.faces.lsp import wire  # noqa: E402 - after the path
+from acp_bridge.tools.builtin import PLAIN_SYSTEM  # noqa: E402
 from shared.errors import BY_KIND  # noqa: E402
 
 TARGET = ROOT / "editors" / "vscode" / "src" / "wire.ts"
@@ -33,6 +35,11 @@ def render() -> str:
     parts += [f"export type {name} = {_type(kind, aliases, own=name)};\n" for kind, name in aliases.items()]
     parts += [_interface(cls, aliases) for cls in _structs()]
     parts += [_errors(), _methods()]
+    system = f"export const PLAIN_SYSTEM = {json.dumps(PLAIN_SYSTEM)};\n"
+    parts.append(
+        "/** What a chat without tools begins with in every editor: always the same, so that it stays warm. */\n"
+        + system
+    )
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 

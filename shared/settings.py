@@ -13,6 +13,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
+from shared.backends import BACKENDS
 from shared.errors import SettingInvalid
 
 MIB = 1024 * 1024
@@ -66,11 +67,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     teach_tools_from: int = 1_000_000_000
     keep_days: float = 0.0
     keep_conversations: int = 0
-
-    @property
-    def lease_renew(self) -> float:
-        """A third of the ttl: two renewals may fail before the fence."""
-        return self.lease_ttl / 3
 
     @property
     def lease_margin(self) -> float:
@@ -137,7 +133,7 @@ REASONS: dict[str, str] = {
 }
 
 _LEAST: dict[str, float] = {"lease_ttl": 1.0, "queue_limit": 1, "reaper_samples": 1, "message_limit": 1024}
-BACKENDS = ("auto", "llama", "openvino", "none")
+BACKEND_CHOICES = ("auto", *BACKENDS, "none")
 _TYPES = get_type_hints(Settings)
 
 
@@ -186,8 +182,8 @@ def _check(name: str, value: Any, source: str) -> Any:
         checked = msgspec.convert(value, _TYPES[name], strict=False)
     except msgspec.ValidationError as error:
         raise SettingInvalid(name=name, source=source, reason=str(error)) from error
-    if name == "backend" and checked not in BACKENDS:
-        raise SettingInvalid(name=name, source=source, reason=f"{checked!r} is none of {', '.join(BACKENDS)}")
+    if name == "backend" and checked not in BACKEND_CHOICES:
+        raise SettingInvalid(name=name, source=source, reason=f"{checked!r} is none of {', '.join(BACKEND_CHOICES)}")
     if isinstance(checked, (int, float)) and not _LEAST.get(name, 0) <= checked < float("inf"):
         raise SettingInvalid(name=name, source=source, reason=f"at least {_LEAST.get(name, 0)}")
     return checked

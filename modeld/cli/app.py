@@ -8,9 +8,9 @@ from importlib import import_module
 
 from modeld.engine.backends import is_outside
 from shared import codes
-from shared.catalog.servable import OUTSIDE
+from shared.backends import OUTSIDE
 from shared.completion import SHELLS
-from shared.settings import BACKENDS
+from shared.settings import BACKEND_CHOICES
 from shared.version import __version__
 
 Command = Callable[[argparse.Namespace], int]
@@ -82,7 +82,7 @@ def _daemon_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     logs.add_argument("--worker", action="store_true", help="what the engine printed")
     service = add("service", "have the system start modeld at login (optional)", "service", reads=True)
     service.add_argument("action", choices=("install", "remove", "status"))
-    service.add_argument("--backend", choices=BACKENDS)
+    service.add_argument("--backend", choices=BACKEND_CHOICES)
     service.add_argument("--print", dest="print_only", action="store_true", help="print the file that would be written")
     add("version", "print the version", "version", reads=True)
     completion = add("completion", "print what makes a shell complete commands", "completion")
@@ -95,8 +95,8 @@ def _backend(command: argparse.ArgumentParser) -> None:
     """An engine from outside is known only where the environment names its file."""
     command.add_argument(
         "--backend",
-        choices=(*BACKENDS, *filter(is_outside, (OUTSIDE,))),
-        metavar="|".join(BACKENDS),
+        choices=(*BACKEND_CHOICES, *filter(is_outside, (OUTSIDE,))),
+        metavar="|".join(BACKEND_CHOICES),
         help="the engine that serves, for the life of the daemon",
     )
 

@@ -8,16 +8,12 @@ from importlib.machinery import ModuleSpec
 
 import msgspec
 
-from shared.catalog.servable import OUTSIDE
+from shared.backends import BACKENDS, OUTSIDE
 from shared.errors import BackendUnavailable
 from shared.remedy import install_command
 
-#: Preferred first where both are importable and no device speaks for another (see `choose`).
-ORDER = ("llama", "openvino")
 #: File of an engine that is no part of the product, and what it is called with; for `--backend scripted` alone.
 ENGINE_VARIABLE = "MODELD_SCRIPTED_ENGINE"
-_DISTRIBUTIONS = {"llama": "llama-cpp-python", "openvino": "openvino-genai"}
-_PACKAGES = {"llama": "llama_cpp", "openvino": "openvino_genai"}
 
 
 class Availability(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +27,7 @@ class Availability(msgspec.Struct, frozen=True, kw_only=True):
 
 def available() -> list[Availability]:
     """All engines in order of preference. Costs a look at the import path, no native code."""
-    return [_look(backend) for backend in ORDER]
+    return [_look(backend) for backend in BACKENDS]
 
 
 def choose(setting: str) -> str:
@@ -63,13 +59,13 @@ def unavailable(backend: str, reason: str) -> BackendUnavailable:
 def _hint(backend: str) -> str:
     if backend == "none":
         return "start modeld with --backend llama or --backend openvino"
-    if backend not in _PACKAGES:
+    if backend not in BACKENDS:
         return "see `modeld doctor`"
     return f"install it with `{install_command(backend)}`{' (needs a C++ compiler)' if backend == 'llama' else ''}"
 
 
 def _look(backend: str) -> Availability:
-    package = _PACKAGES[backend]
+    package = BACKENDS[backend].package
     if _spec(package) is None:
         return Availability(backend=backend, importable=False, reason=f"the package {package} is not installed")
     return Availability(backend=backend, importable=True, devices=("CPU",))
@@ -86,8 +82,7 @@ def installed_version(backend: str) -> str:
     """Version of the package behind a backend, without importing it; "" where there is none."""
     from importlib.metadata import PackageNotFoundError, version  # 15 ms, only where a plan is made
 
-    name = _DISTRIBUTIONS.get(backend)
     try:
-        return version(name) if name is not None else ""
+        return version(BACKENDS[backend].distribution) if backend in BACKENDS else ""
     except PackageNotFoundError:
         return ""

@@ -51,7 +51,6 @@ class OutputParser:
         tools: Sequence[dict[str, Any]] = (),
         new_id: Callable[[], str] = new_call_id,
     ) -> None:
-        self._format = format
         self._utf8 = Utf8Decoder()
         stops = tuple(stops)
         self._stops = StopFilter(stops)

@@ -239,7 +239,6 @@ class Library:
                 return
             self._loaded = True
         content = cachefile.read(self._root.library_cache)
-        self._saved = content
         scan = Scan()
         found = []
         for stored in content.last:

@@ -68,7 +68,6 @@ class _Xml(msgspec.Struct):
     """What the scan of the XML found."""
 
     extent: int = 0
-    parameters_bytes: int = 0
     kv: dict[int, list[int]] = {}
     mode: str = ""
     inputs: dict[str, str] = {}

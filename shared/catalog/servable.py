@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shared.backends import BACKENDS, OUTSIDE
 from shared.catalog.entry import Facts
-
-BACKENDS = ("llama", "openvino")
-#: Whose pictures an engine sees: through a projector beside a GGUF file, by a graph of its own in a folder.
-_SEEING = {"llama": "gguf", "openvino": "openvino"}
 
 # fmt: off
 LLAMA_ARCHITECTURES = frozenset(
@@ -35,9 +32,6 @@ LLAMA_ARCHITECTURES = frozenset(
     }
 )
 # fmt: on
-
-#: The name of an engine from outside the product, which runs whatever any engine runs (`modeld.engine.backends`).
-OUTSIDE = "scripted"
 
 OPENVINO_GGUF_ARCHITECTURES = frozenset({"llama", "qwen2", "qwen3"})
 #: How text is split before byte-pair encoding: for others the reader (2026.4) falls back to its default
@@ -66,7 +60,7 @@ def served_by(backend: str, able: Sequence[str]) -> bool:
 
 def sees(facts: Facts, backend: str) -> bool:
     """Whether the model takes pictures when `backend` serves it."""
-    return facts.vision and _SEEING.get(backend) == facts.format
+    return facts.vision and backend in BACKENDS and BACKENDS[backend].images == facts.format
 
 
 def backends(facts: Facts, *, shards: int = 1) -> tuple[tuple[str, ...], dict[str, str]]:

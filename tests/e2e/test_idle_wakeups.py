@@ -15,6 +15,7 @@ import pytest
 
 from clients.home import Home
 from counts import FULL
+from shared.lease import policy
 from shared.settings import Settings
 
 pytestmark = [pytest.mark.e2e, pytest.mark.model, pytest.mark.timeout(180)]
@@ -83,7 +84,7 @@ def test_idle_daemon_and_bridge_sleep(home: Home) -> None:
         editor.notify("session/cancel", {"sessionId": session["sessionId"]})
         editor.end_prompt(pending)
         settle()
-        renewals = SECONDS / numbers.lease_renew
+        renewals = SECONDS / policy.renew_interval(numbers.lease_ttl)
         beats = SECONDS / (numbers.worker_watchdog / 3)
         by_daemon, by_bridge = switches(daemon, bridge)
         assert by_daemon <= (renewals + beats + mends) * SWITCHES

@@ -19,14 +19,6 @@ class SessionUnknown(ProtocolFault):
     summary = "no session with the id {sessionId}; open it with session/load, or make a new one"
 
 
-class AuthRequired(ProtocolFault):
-    """-32000, as the protocol has it."""
-
-    kind = "auth_required"
-    code = -32000
-    summary = "authenticate first"
-
-
 def invalid(at: str, reason: str) -> InvalidParams:
     """-32602 naming the value."""
     return InvalidParams(at=f"$.{at}", reason=reason)

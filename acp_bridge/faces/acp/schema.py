@@ -142,10 +142,6 @@ class PromptParams(Incoming):
     prompt: list[dict[str, Any]]
 
 
-class CancelRequestParams(Incoming):
-    request_id: Any = None
-
-
 class PermissionOutcome(Incoming):
     """`outcome` is `cancelled`, or `selected` with an option."""
 

@@ -727,3 +727,6 @@ export interface BridgeNotifications {
   /** a sentence the user should see once */
   'modeld/notice': Notice;
 }
+
+/** What a chat without tools begins with in every editor: always the same, so that it stays warm. */
+export const PLAIN_SYSTEM = "You are a helpful assistant in a code editor. Put code in fenced Markdown blocks.";

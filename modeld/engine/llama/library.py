@@ -17,7 +17,7 @@ from modeld.engine.backends import unavailable
 
 _PACKAGE = "llama_cpp"
 _BINDING = "llama_cpp.llama_cpp"
-_WARN, _ERROR, _CONTINUED = 3, 4, 5  # ggml_log_level
+_WARN, _ERROR = 3, 4  # ggml_log_level; 5 goes on with the line before
 _REASON_LIMIT = 300
 
 

@@ -38,7 +38,6 @@ def sighting(who: Identity, *, sequence: int = 5, released: str = "", ttl: float
 def test_the_margin_is_the_one_of_the_settings(ttl: float) -> None:
     settings = Settings(lease_ttl=ttl)
     assert policy.margin(ttl) == settings.lease_margin
-    assert policy.renew_interval(ttl) == settings.lease_renew
     assert policy.validity(ttl) == settings.worker_watchdog
 
 

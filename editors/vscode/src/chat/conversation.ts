@@ -1,5 +1,5 @@
 /** The conversation of the chat panel: what was said, what runs, and what the model is sent. Pure. */
-import type { Message, TurnEvent, TurnResult } from '../wire.ts';
+import { PLAIN_SYSTEM, type Message, type TurnEvent, type TurnResult } from '../wire.ts';
 import { plain, plainAll } from '../plain.ts';
 import { count, seconds } from '../text.ts';
 import { stageText } from './stages.ts';
@@ -39,9 +39,6 @@ export interface Turn {
   /** What the model or the engine is not made for, for those who ask. */
   remarks: string[];
 }
-
-/** Sent first: it must stay the same, so that the model's warm context stays usable. */
-export const SYSTEM = 'You are a helpful assistant in a code editor. Put code in fenced Markdown blocks.';
 
 export class Conversation {
   turns: Turn[];
@@ -96,7 +93,7 @@ export class Conversation {
 
   /** What the model gets for the last turn: the whole history, answers word for word, thoughts left out. */
   messages(): Message[] {
-    const messages: Message[] = [{ role: 'system', content: SYSTEM }];
+    const messages: Message[] = [{ role: 'system', content: PLAIN_SYSTEM }];
     for (const turn of this.turns) {
       if (turn.state === 'failed' && !turn.answer) {
         continue; // never answered: asking it again beside the next question would only confuse

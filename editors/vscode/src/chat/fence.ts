@@ -1,22 +1,10 @@
-/** Code as it is put into a prompt and taken out of an answer. Pure. */
+/** Code as it is put into a prompt, and brought to its place. Pure. */
 
 /** The code in a fence longer than any inside it, under its name. */
 export function fenced(label: string, language: string, code: string): string {
   const longest = Math.max(2, ...[...code.matchAll(/`+/g)].map((run) => run[0].length));
   const fence = '`'.repeat(longest + 1);
   return `${label}:\n${fence}${language}\n${code.replace(/\n$/, '')}\n${fence}`;
-}
-
-/** The first fenced block of an answer, or all of it when there is none. */
-export function firstBlock(text: string): string {
-  const open = /^ {0,3}(`{3,}|~{3,})[^\n]*\n/m.exec(text);
-  if (open === null) {
-    return text.trim();
-  }
-  const from = open.index + open[0].length;
-  const rest = text.slice(from);
-  const close = new RegExp(`^ {0,3}${open[1] ?? ''}[\`~]*\\s*$`, 'm').exec(rest);
-  return (close === null ? rest : rest.slice(0, close.index)).replace(/\n$/, '');
 }
 
 /** The code with the indentation of the place it goes to, when it came without. */

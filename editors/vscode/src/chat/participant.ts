@@ -5,13 +5,12 @@ import { failureOf, pickable, startable } from '../bridge/failures.ts';
 import type { Library } from '../models/library.ts';
 import { Pacer, realTiming } from '../models/pacing.ts';
 import { VENDOR } from '../models/provider.ts';
-import type { Message } from '../wire.ts';
+import { PLAIN_SYSTEM, type Message } from '../wire.ts';
 import { inMarkdown } from '../plain.ts';
 import { fenced } from './fence.ts';
 import { promptFor, type Task } from '../commands/prompts.ts';
 import { stageText } from './stages.ts';
 import { REPEATED } from '../text.ts';
-import { SYSTEM } from './conversation.ts';
 
 /** Its id in `package.json`. */
 export const PARTICIPANT = 'modeld.local';
@@ -37,7 +36,7 @@ async function answer(
 ): Promise<vscode.ChatResult> {
   // A model of another vendor may stand in the view's picker; this participant answers with local ones alone.
   const model = request.model.vendor === VENDOR ? request.model.id : (library.held.current?.id ?? '');
-  const messages: Message[] = [{ role: 'system', content: SYSTEM }, ...history(context), await question(request)];
+  const messages: Message[] = [{ role: 'system', content: PLAIN_SYSTEM }, ...history(context), await question(request)];
   const pacer = new Pacer<'text'>((_, text) => stream.markdown(text), realTiming);
   let stage = '';
   try {
