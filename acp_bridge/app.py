@@ -19,7 +19,7 @@ from shared.settings import Settings, load_settings
 if TYPE_CHECKING:
     from anyio.abc import ByteStream
 
-    from acp_bridge.turn.core import Core
+    from acp_bridge.core.core import Core
     from shared.paths import DataRoot
 
 
@@ -28,13 +28,13 @@ def make_core(root: DataRoot, settings: Settings, client: Callable[[], str] | No
     that is attached does.
     """
     from acp_bridge.conversations.store import Claimant, Store
+    from acp_bridge.core.core import Core
     from acp_bridge.daemon.client import Daemon
     from acp_bridge.daemon.records import Records, records_dialler
     from acp_bridge.models.inventory import RecordedInventory
     from acp_bridge.models.view import Models
     from acp_bridge.providers.listcache import FILE_NAME, ListCache
     from acp_bridge.providers.registry import Providers
-    from acp_bridge.turn.core import Core
     from shared.clock import SystemClock
     from shared.installed import ImportGuard, Installed
     from shared.lease import identity
@@ -48,7 +48,7 @@ def make_core(root: DataRoot, settings: Settings, client: Callable[[], str] | No
     faces: list[Core] = []
 
     def name() -> str:
-        return client() if client is not None else faces[0].client_name
+        return client() if client is not None else faces[0].audience.client_name
 
     daemon = Daemon(
         records_dialler(records),

@@ -17,12 +17,12 @@ import anyio.abc
 import msgspec
 
 from acp_bridge.conversations.store import Claimant, Store
+from acp_bridge.core.core import Core
 from acp_bridge.daemon.client import Daemon, Dialler
 from acp_bridge.faces.acp.server import AcpServer
 from acp_bridge.models.library_view import Shelf
 from acp_bridge.models.view import Advertised, Models
 from acp_bridge.providers.registry import Providers
-from acp_bridge.turn.core import Core
 from clients.npm import node_modules
 from clients.schema import WireCheck
 from memory_stream import memory_pair

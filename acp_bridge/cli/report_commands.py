@@ -12,8 +12,8 @@ import anyio
 import msgspec
 
 from acp_bridge.app import make_core
+from acp_bridge.core.core import Core
 from acp_bridge.doctor import editor_findings, findings, provider_findings
-from acp_bridge.turn.core import Core
 from shared import codes
 from shared.errors import ModeldError
 from shared.finding import Finding, lines, problems

@@ -41,8 +41,8 @@ from shared.protocol.faults import BadAnswer, MethodNotFound, PeerGone
 from shared.shown import MESSAGE_MOST, TITLE_MOST, cut, escaped, in_markdown, one_line, title
 
 if TYPE_CHECKING:
-    from acp_bridge.turn.core import Core
-    from acp_bridge.turn.live import LiveConversation
+    from acp_bridge.core.core import Core
+    from acp_bridge.core.live import LiveConversation
     from shared.protocol.peer import Peer
 
 
@@ -92,11 +92,11 @@ class Editor:
         """The complete list as it is now; remembered as sent."""
         conversation = live.conversation
         options = config_options(
-            self.core.picker(live),
+            self.core.selection.picker(live),
             conversation.mode,
             conversation.thinking,
-            self.core.thinking(live),
-            self.core.tools_on(live) if self.takes_booleans else None,
+            self.core.selection.thinking(live),
+            self.core.selection.tools_on(live) if self.takes_booleans else None,
         )
         self._sent_options[live.id] = msgspec.json.encode(options)
         self._sent_mode[live.id] = conversation.mode
@@ -133,7 +133,7 @@ class Editor:
             self._send(live.id, update)
 
     def _show_options(self, session: str) -> None:
-        live = self.core.get(session)
+        live = self.core.conversations.get(session)
         before, mode = self._sent_options.get(session), self._sent_mode.get(session)
         options = self.options(live)
         if self._sent_options[session] != before:

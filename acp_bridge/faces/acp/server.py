@@ -21,9 +21,9 @@ from shared.protocol.requests import Call
 from shared.protocol.stream import EDITOR_PATIENCE_S
 
 if TYPE_CHECKING:
+    from acp_bridge.core.core import Core
+    from acp_bridge.core.live import LiveConversation
     from acp_bridge.faces.acp.editor import Editor
-    from acp_bridge.turn.core import Core
-    from acp_bridge.turn.live import LiveConversation
     from shared.settings import Settings
 
 Handler = Callable[["AcpServer", Call], Awaitable[Any]]
@@ -94,7 +94,7 @@ class AcpServer:
         assert self._group is not None
         core = self._core = self._make_core()
         self._editor = Editor(self._peer, core, self.client, self.offers)
-        core.attach(self._editor)
+        core.audience.attach(self._editor)
         core.store.start()
         self._group.start_soon(core.run)
         import_all()
@@ -139,7 +139,7 @@ class AcpServer:
 
     def _notification(self, notification: Notification) -> None:
         if notification.method == "session/cancel" and self._core is not None:
-            live = self._core.find(notification.params(SessionParams).session_id)
+            live = self._core.conversations.find(notification.params(SessionParams).session_id)
             if live is not None:
                 live.cancel()
 

@@ -10,9 +10,9 @@ from acp_bridge.faces.lsp.state import service_status
 from acp_bridge.models.picker import nothing_reason
 
 if TYPE_CHECKING:
+    from acp_bridge.core.core import Core
     from acp_bridge.faces.lsp.window import Window
     from acp_bridge.models.library_view import Shelf
-    from acp_bridge.turn.core import Core
     from shared.protocol import api
 
 

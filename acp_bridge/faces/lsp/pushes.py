@@ -15,8 +15,8 @@ from shared.version import __version__
 from shared.version_order import is_older
 
 if TYPE_CHECKING:
+    from acp_bridge.core.core import Core
     from acp_bridge.faces.lsp.window import Window
-    from acp_bridge.turn.core import Core
     from shared.installed import Installed
     from shared.protocol import api
 

@@ -31,7 +31,7 @@ from shared.version import __version__
 if TYPE_CHECKING:
     from anyio.abc import ByteStream, TaskGroup
 
-    from acp_bridge.turn.core import Core
+    from acp_bridge.core.core import Core
     from shared.paths import DataRoot
     from shared.settings import Settings
 
@@ -186,6 +186,7 @@ class LspServer:
 
 def import_core() -> None:
     """Everything that may be needed later: an upgrade under a running process must not change its code halfway."""
+    import acp_bridge.core.core
     import acp_bridge.daemon.records
     import acp_bridge.daemon.start
     import acp_bridge.doctor
@@ -195,7 +196,6 @@ def import_core() -> None:
     import acp_bridge.models.library_view
     import acp_bridge.models.memory_forecast
     import acp_bridge.providers.registry
-    import acp_bridge.turn.core
     import acp_bridge.turn.driver
     import acp_bridge.turn.history  # noqa: F401 - imported for later
 

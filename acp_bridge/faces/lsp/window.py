@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from acp_bridge.conversations.face import Question
+    from acp_bridge.core.core import Core
     from acp_bridge.faces.lsp.connection import EditorConnection
-    from acp_bridge.turn.core import Core
     from shared.paths import DataRoot
     from shared.protocol import api
     from shared.settings import Settings

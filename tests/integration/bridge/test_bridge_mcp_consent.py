@@ -211,7 +211,7 @@ async def test_a_server_that_ends_is_said_and_no_longer_offered(bench: Bench) ->
         await client.prompt(session, "go")
         assert told(daemon)[0].startswith("Error:")
         assert "s_a" in offered(daemon)
-        live = bench.core.get(session)
+        live = bench.core.conversations.get(session)
         with anyio.fail_after(10):
             while live.servers is not None and 0 in live.servers._tools:
                 await anyio.sleep(0.01)

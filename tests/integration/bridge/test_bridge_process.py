@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 HEAVY = [
     "pygls", "lsprotocol", "pydantic", "httpx2", "httpx", "rich", "sqlite3", "openai", "mcp", "numpy", "llama_cpp",
     "openvino", "jsonrpcclient", "psutil", "tomllib", "argparse", "email", "http", "shared.catalog.library",
-    "acp_bridge.turn.core", "acp_bridge.conversations.store",
+    "acp_bridge.core.core", "acp_bridge.conversations.store",
 ]  # fmt: skip
 
 PROBE = """

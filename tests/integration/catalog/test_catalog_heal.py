@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from acp_bridge.app import make_core
-from acp_bridge.turn.core import Core
+from acp_bridge.core.core import Core
 from bridge_fakes import Bench, bridge
 from modeld_process import Modeld
 from shared.errors import ModeldError

@@ -17,7 +17,7 @@ from lsp_world import World
 pytestmark = pytest.mark.integration
 
 #: What may not be in memory when initialize is answered: it is imported behind the answer.
-LATER = ["acp_bridge.turn.core", "acp_bridge.conversations.store", "acp_bridge.models.inventory",
+LATER = ["acp_bridge.core.core", "acp_bridge.conversations.store", "acp_bridge.models.inventory",
          "shared.catalog.library", "sqlite3", "httpx2", "mcp", "psutil", "acp_bridge.faces.acp.server",
          "jsonrpcclient"]  # fmt: skip
 
@@ -199,7 +199,7 @@ def test_the_command_line_names_it() -> None:
 
 def test_the_acp_face_never_loads_pygls(world: World) -> None:
     probe = (
-        "import sys, acp_bridge.app, acp_bridge.turn.core, acp_bridge.faces.acp.server\n"
+        "import sys, acp_bridge.app, acp_bridge.core.core, acp_bridge.faces.acp.server\n"
         "print([name for name in ('pygls', 'lsprotocol', 'attrs', 'cattrs') if name in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", probe], env=world.environ, capture_output=True, text=True, check=True)

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from acp_bridge.conversations.events import Card, Change, Said, Shown, TextItem, UserSaid
+from acp_bridge.core.attachments import path_of
 from acp_bridge.faces.acp.content import block_of, parts_of
 from acp_bridge.faces.acp.methods.folders import checked_folders
 from acp_bridge.faces.acp.options import config_options
 from acp_bridge.faces.acp.updates import Updates
 from acp_bridge.models.picker import Choice, Group, Picker
-from acp_bridge.turn.attachments import path_of
 from shared.protocol.faults import InvalidParams
 
 pytestmark = pytest.mark.unit

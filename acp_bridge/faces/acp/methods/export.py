@@ -15,4 +15,4 @@ async def handle(server: AcpServer, call: Call) -> ExportResult:
     """Raises SessionUnknown."""
     from acp_bridge.conversations.export import markdown
 
-    return ExportResult(markdown=markdown(await server.core.saved(call.params(SessionParams).session_id)))
+    return ExportResult(markdown=markdown(await server.core.conversations.saved(call.params(SessionParams).session_id)))

@@ -14,8 +14,8 @@ from acp_bridge.faces.acp.schema import McpServer, OpenSessionResult
 from acp_bridge.mcp.servers import ServerSpec
 
 if TYPE_CHECKING:
+    from acp_bridge.core.live import LiveConversation
     from acp_bridge.faces.acp.server import AcpServer
-    from acp_bridge.turn.live import LiveConversation
 
 #: Key in the answer's `_meta`: which editor writes a conversation that can only be read here.
 OPEN_IN = "modeld.openIn"

@@ -14,6 +14,6 @@ if TYPE_CHECKING:
 async def handle(server: AcpServer, call: Call) -> Empty:
     """Raises SessionUnknown."""
     session = call.params(SessionParams).session_id
-    await server.core.close_conversation(session)
+    await server.core.conversations.close(session)
     server.editor.forget(session)
     return Empty()

@@ -14,6 +14,6 @@ if TYPE_CHECKING:
 async def handle(server: AcpServer, call: Call) -> Empty:
     """Succeeds for unknown ids too."""
     session = call.params(SessionParams).session_id
-    await server.core.delete(session)
+    await server.core.conversations.delete(session)
     server.editor.forget(session)
     return Empty()

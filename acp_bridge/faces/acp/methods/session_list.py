@@ -24,7 +24,7 @@ async def handle(server: AcpServer, call: Call) -> ListSessionsResult:
     params = call.params(ListSessionsParams)
     after = None if params.cursor is None else _read_cursor(params.cursor)
     core = server.core
-    rows = await core.store.list(params.cwd, after, core.live_ids())
+    rows = await core.store.list(params.cwd, after, core.conversations.ids())
     more = len(rows) == PAGE
     return ListSessionsResult(sessions=[_info(row) for row in rows], next_cursor=_cursor(rows[-1]) if more else UNSET)
 

@@ -17,7 +17,7 @@ async def handle(server: AcpServer, call: Call) -> NewSessionResult:
     """Never waits for modeld. Raises InvalidParams for a folder that is not absolute."""
     params = call.params(NewSessionParams)
     roots = checked_folders(params.cwd, params.additional_directories)
-    live = await server.core.new(params.cwd, roots, server_specs(params.mcp_servers))
+    live = await server.core.conversations.new(params.cwd, roots, server_specs(params.mcp_servers))
     server.opened(call, live)
     return NewSessionResult(
         session_id=live.id, modes=mode_state(live.conversation.mode), config_options=server.editor.options(live)

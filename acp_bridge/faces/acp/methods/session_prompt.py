@@ -22,12 +22,12 @@ META = "modeld.turn"
 async def handle(server: AcpServer, call: Call) -> PromptResult:
     """Raises SessionUnknown, InvalidParams, and every typed error that ends a turn."""
     params = call.params(PromptParams)
-    live = server.core.get(params.session_id)
+    live = server.core.conversations.get(params.session_id)
     parts = parts_of(params.prompt)
     server.editor.announce(live)
     cancel = Cancel()
     call.on_cancel(cancel.request)
-    ended = await server.core.prompt(live, parts, cancel)
+    ended = await server.core.turns.prompt(live, parts, cancel)
     meta = {META: ended.numbers} if ended.numbers else msgspec.UNSET
     stop = "end_turn" if ended.stop == "failed" else ended.stop
     return PromptResult(stop_reason=stop, meta=meta)

@@ -16,6 +16,6 @@ async def handle(server: AcpServer, call: Call) -> OpenSessionResult:
     """Raises SessionUnknown."""
     params = call.params(OpenSessionParams)
     roots = checked_folders(params.cwd, params.additional_directories)
-    live = await server.core.open(params.session_id, params.cwd, roots, server_specs(params.mcp_servers))
+    live = await server.core.conversations.open(params.session_id, params.cwd, roots, server_specs(params.mcp_servers))
     server.opened(call, live)
     return opened_result(server, live)

@@ -19,18 +19,18 @@ async def handle(server: AcpServer, call: Call) -> SetConfigOptionResult:
     """Answers with the complete list. Raises SessionUnknown, and InvalidParams naming what is not offered."""
     params = call.params(SetConfigOptionParams)
     core = server.core
-    live = core.get(params.session_id)
+    live = core.conversations.get(params.session_id)
     if params.config_id == MODEL:
         try:
-            await core.pick(live, params.value)
+            await core.selection.pick(live, params.value)
         except ModelNotFound as error:
             raise invalid("value", error.message) from error
     elif params.config_id == MODE:
-        core.set_mode(live, params.value)
+        core.selection.set_mode(live, params.value)
     elif params.config_id == THINKING:
-        core.set_thinking(live, params.value)
+        core.selection.set_thinking(live, params.value)
     elif params.config_id == TOOLS and server.editor.takes_booleans:
-        core.set_tools(live, params.value)
+        core.selection.set_tools(live, params.value)
     else:
         raise invalid("configId", f"{params.config_id!r} is not an option of this session")
     return SetConfigOptionResult(config_options=server.editor.options(live))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 async def handle(server: AcpServer, call: Call) -> Empty:
     """Raises SessionUnknown, and InvalidParams for a mode that is not offered."""
     params = call.params(SetModeParams)
-    live = server.core.get(params.session_id)
-    server.core.set_mode(live, params.mode_id)
-    server.core.show(live, OptionsChanged())
+    live = server.core.conversations.get(params.session_id)
+    server.core.selection.set_mode(live, params.mode_id)
+    server.core.audience.show(live, OptionsChanged())
     return Empty()

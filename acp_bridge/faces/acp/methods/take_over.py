@@ -13,5 +13,5 @@ if TYPE_CHECKING:
 
 async def handle(server: AcpServer, call: Call) -> Empty:
     """Raises SessionUnknown. The other editor's next prompt is refused with who has it now."""
-    await server.core.take_over(call.params(SessionParams).session_id)
+    await server.core.conversations.take_over(call.params(SessionParams).session_id)
     return Empty()

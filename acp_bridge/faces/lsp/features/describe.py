@@ -9,8 +9,8 @@ from shared.errors import ModeldError, ModelNotFound
 from shared.protocol import api
 
 if TYPE_CHECKING:
+    from acp_bridge.core.core import Core
     from acp_bridge.faces.lsp.window import Window
-    from acp_bridge.turn.core import Core
 
 
 async def handle(window: Window, params: wire.DescribeParams) -> wire.Description:

@@ -19,8 +19,8 @@ from shared.protocol import api
 if TYPE_CHECKING:
     from pygls.workspace import TextDocument
 
+    from acp_bridge.core.core import Core
     from acp_bridge.faces.lsp.window import Window
-    from acp_bridge.turn.core import Core
 
 #: A typed trigger waits this long for the next key.
 DEBOUNCE_S = 0.06

@@ -19,8 +19,8 @@ from shared.secret import shown_address
 LISTED_S = 2.0
 
 if TYPE_CHECKING:
+    from acp_bridge.core.core import Core
     from acp_bridge.faces.lsp.window import Window
-    from acp_bridge.turn.core import Core
 
 
 async def handle(window: Window, params: wire.PullParams) -> wire.Pulled:

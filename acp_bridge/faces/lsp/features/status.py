@@ -11,8 +11,8 @@ from shared.errors import ModeldError
 from shared.protocol import api
 
 if TYPE_CHECKING:
+    from acp_bridge.core.core import Core
     from acp_bridge.faces.lsp.window import Window
-    from acp_bridge.turn.core import Core
 
 #: How long the first look at the records may keep an editor waiting.
 LOOK_S = 1.0

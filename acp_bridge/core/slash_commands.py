@@ -19,9 +19,9 @@ from shared.protocol import api
 from shared.words import counted, size_text
 
 if TYPE_CHECKING:
-    from acp_bridge.turn.core import Core
-    from acp_bridge.turn.live import LiveConversation
-    from acp_bridge.turn.prompt import Turn
+    from acp_bridge.core.live import LiveConversation
+    from acp_bridge.core.prompt import Turn
+    from acp_bridge.core.turns import Turns
 
 SUMMARY_TOKENS = 512
 SUMMARY_REQUEST = (
@@ -33,8 +33,14 @@ SUMMARY_REQUEST = (
 class Performer:
     """Runs a command inside a turn. Typed errors of modeld become its answer."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._selection = turns.selection
+        self._daemon = turns.daemon
+        self._models = turns.models
+
+    def _options_changed(self, live: LiveConversation) -> None:
+        self._turns.audience.show(live, OptionsChanged())
 
     async def perform(self, live: LiveConversation, turn: Turn, name: str, argument: str) -> TurnEnded:
         """Answer the command `name`."""
@@ -56,17 +62,17 @@ class Performer:
 
     async def _model(self, live: LiveConversation, turn: Turn, argument: str) -> str:
         if argument:
-            values = self._core.picker(live).values()
+            values = self._selection.picker(live).values()
             name = argument if argument in values else begun(argument, values) or argument
-            await self._core.pick(live, name)
-            self._core.show(live, OptionsChanged())
+            await self._selection.pick(live, name)
+            self._options_changed(live)
             return f"{name} answers from now on. It is loaded at the next message."
-        picker = self._core.picker(live)
+        picker = self._selection.picker(live)
         others = "\n".join(f"- `{value}`" for value in picker.values())
         return f"{self._state(picker.current)}\n\n{others}"
 
     def _state(self, current: str) -> str:
-        models = self._core.models
+        models = self._models
         if current == NOTHING:
             return f"No model: {nothing_reason(models.reason, models.remotes)}."
         row = models.row(current)
@@ -76,21 +82,21 @@ class Performer:
         return f"`{current}`: {describe(row) if row is not None else models.missing(current)}"
 
     async def _status(self, live: LiveConversation, turn: Turn, argument: str) -> str:
-        return status_text(await self._core.daemon.call("status", api.Fenced(), api.Status))
+        return status_text(await self._daemon.call("status", api.Fenced(), api.Status))
 
     async def _load(self, live: LiveConversation, turn: Turn, argument: str) -> str:
-        models = self._core.models
-        name = argument or self._core.picker(live).current
+        models = self._models
+        name = argument or self._selection.picker(live).current
         if name == NOTHING:
             raise NoAvailableModel(reason=nothing_reason(models.reason, models.remotes), wanted="")
         if is_remote(name):
             raise UnsupportedFeature(f"{name} is remote; nothing has to be loaded", feature="load of a remote model")
-        result = await self._core.load(name, turn)
+        result = await self._turns.load(name, turn)
         loaded = f" in {result.load_seconds:.1f} s" if result.loaded else " already"
         return f"{result.active.name} is loaded{loaded}, context {result.active.num_ctx:,}."
 
     async def _unload(self, live: LiveConversation, turn: Turn, argument: str) -> str:
-        result = await self._core.daemon.call("model/unload", api.UnloadParams(), api.UnloadResult)
+        result = await self._daemon.call("model/unload", api.UnloadParams(), api.UnloadResult)
         if not result.freed:
             return "No model was loaded."
         return f"{result.freed} is unloaded; {size_text(result.freed_bytes)} are free again."
@@ -98,18 +104,18 @@ class Performer:
     async def _switch(self, live: LiveConversation, turn: Turn, argument: str) -> str:
         if not argument:
             return "Name a model: `/switch <name>`. `/model` lists them."
-        await self._core.pick(live, argument)
-        self._core.show(live, OptionsChanged())
+        await self._selection.pick(live, argument)
+        self._options_changed(live)
         return await self._load(live, turn, argument)
 
     async def _context(self, live: LiveConversation, turn: Turn, argument: str) -> str:
-        core = self._core
-        found = core.source.meaning(live.conversation.model)
+        source = self._turns.source
+        found = source.meaning(live.conversation.model)
         if isinstance(found, RemoteModel):
             return f"{found.id} is remote; its window is {found.context or 'not known'}."
         messages = messages_of(live.conversation.events)[live.conversation.dropped :]
-        bound = core.source.local(found)
-        used = await bound.count([{"role": "system", "content": core.system(live, found)}, *messages], [])
+        bound = source.local(found)
+        used = await bound.count([{"role": "system", "content": self._selection.system(live, found)}, *messages], [])
         window = f"{bound.window:,}" if bound.window else "not known until the model is loaded"
         dropped = live.conversation.dropped
         left = f", {counted(dropped, 'earlier message')} left out" if dropped else ""
@@ -122,7 +128,7 @@ class Performer:
             return "There is nothing to compact yet."
         history = RecordedHistory(live.recorder, aside=SUMMARY_REQUEST)
         params = api.Sampling(max_tokens=SUMMARY_TOKENS)
-        summary = await turn.aside(lambda: self._core.drive(live, turn, history, params))
+        summary = await turn.aside(lambda: self._turns.drive(live, turn, history, params))
         live.recorder.add(Compacted(summary=summary))
         live.conversation.dropped = 0
         live.recorder.touch()
@@ -132,7 +138,7 @@ class Performer:
         """Asked for by the user in words, so it asks nothing back; but it replaces no file."""
         if live.conversation.empty:
             return "There is nothing to export yet."
-        workspace = self._core.workspace(live, 0)
+        workspace = self._turns.workspace(live, 0)
         try:
             place = workspace.locate(argument or file_name(live.conversation))
             path = place.path
@@ -147,24 +153,24 @@ class Performer:
         if argument not in ("", "on", "off"):
             return "Say `/tools on` or `/tools off`."
         if argument:
-            self._core.set_tools(live, argument == "on")
-            self._core.show(live, OptionsChanged())
-        return f"The model gets {'its' if self._core.tools_on(live) else 'no'} tools."
+            self._selection.set_tools(live, argument == "on")
+            self._options_changed(live)
+        return f"The model gets {'its' if self._selection.tools_on(live) else 'no'} tools."
 
     async def _takeover(self, live: LiveConversation, turn: Turn, argument: str) -> str:
         return "This conversation goes on here; the other editor may read it."
 
     async def _doctor(self, live: LiveConversation, turn: Turn, argument: str) -> str:
-        core = self._core
-        await core.daemon.reconnect()
-        found = findings(core.daemon, core.models, core.store) + provider_findings(core.providers.problems)
+        turns = self._turns
+        await self._daemon.reconnect()
+        found = findings(self._daemon, self._models, turns.store) + provider_findings(turns.providers.problems)
         return report_text(found)
 
     async def _start(self, live: LiveConversation, turn: Turn, argument: str) -> str:
         from acp_bridge.daemon.start import start_daemon
 
         message = await start_daemon()
-        await self._core.daemon.reconnect()
+        await self._daemon.reconnect()
         return message
 
 

@@ -13,25 +13,25 @@ from acp_bridge.tools.builtin import PLAIN_SYSTEM, system_text, tools_by_default
 
 if TYPE_CHECKING:
     from acp_bridge.conversations.store import Store
+    from acp_bridge.core.live import LiveConversation
     from acp_bridge.models.view import Models
-    from acp_bridge.turn.live import LiveConversation
     from shared.clock import Clock
     from shared.protocol import api
     from shared.settings import Settings
 
 
-class Choices:
-    """The part of the core that knows what was picked. Nothing is loaded by a pick."""
+class Selection:
+    """Knows and records what was picked. Nothing is loaded by a pick."""
 
     def __init__(self, store: Store, models: Models, settings: Settings, clock: Clock) -> None:
-        self.store = store
-        self.models = models
-        self.settings = settings
-        self.clock = clock
+        self._store = store
+        self._models = models
+        self._settings = settings
+        self._clock = clock
 
     def picker(self, live: LiveConversation) -> Picker:
         """The picker of this conversation, from what is known now."""
-        models, pick = self.models, live.conversation.model
+        models, pick = self._models, live.conversation.model
         reason = models.reason if not pick or models.row(pick) is not None else models.missing(pick)
         return build_picker(models.rows, models.remotes, pick, models.default, reason, models.active)
 
@@ -43,11 +43,11 @@ class Choices:
         if value == NOTHING and self.picker(live).current == NOTHING:
             return
         if value not in self.picker(live).values():
-            await self.models.first_look(value)  # a pick may come before it
+            await self._models.first_look(value)  # a pick may come before it
         name = checked_pick(value, self.picker(live).values())
         live.conversation.model = name
         live.recorder.touch()
-        self.store.remember(live.conversation.cwd, name, self.clock.wall())
+        self._store.remember(live.conversation.cwd, name, self._clock.wall())
 
     def set_mode(self, live: LiveConversation, value: object) -> None:
         """Raises BadChoice."""
@@ -65,7 +65,7 @@ class Choices:
 
     def tools_on(self, live: LiveConversation) -> bool:
         """What the tools option shows for the picked model."""
-        return self.uses_tools(live, self.models.row(self.picker(live).current))
+        return self.uses_tools(live, self._models.row(self.picker(live).current))
 
     def set_thinking(self, live: LiveConversation, value: object) -> None:
         """Raises BadChoice."""
@@ -77,7 +77,7 @@ class Choices:
 
     def thinking(self, live: LiveConversation) -> list[str]:
         """The levels that the picked model has, the default first; empty when it does not think."""
-        return thinking_levels(self.models.row(self.picker(live).current))
+        return thinking_levels(self._models.row(self.picker(live).current))
 
     def uses_tools(self, live: LiveConversation, row: api.LibraryRow | None) -> bool:
         """Whether this model (None: a remote one) is offered tools: as the user set it, else when its template knows
@@ -86,7 +86,7 @@ class Choices:
         setting = live.conversation.tools
         if setting or row is None:
             return setting != "off"
-        return tools_by_default(row, self.settings.teach_tools_from)
+        return tools_by_default(row, self._settings.teach_tools_from)
 
     def system(self, live: LiveConversation, row: api.LibraryRow | None) -> str:
         """The system message for this model in this conversation. Stable over its turns, so that its KV stays warm."""

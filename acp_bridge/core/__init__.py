@@ -1,0 +1,1 @@
+"""Everything behind a face: open conversations, what was picked for them, their prompts, and who shows it."""
