@@ -128,7 +128,7 @@ class Daemon:
 
     async def _live_once(self, ready: anyio.Event | None) -> None:
         """One instance from its socket to its end."""
-        live = self._live = Instance(self.root, self.settings, self.backend, self.store, self.clock)
+        live = self._live = Instance(self.root, self.settings, self.backend, self.store, self.clock, self.log)
         self._lost = False
         live.ownership.subscribe(self._on_ownership)
         live.devices.on_event(self._device_in_doubt, self._device_lost)
@@ -170,8 +170,10 @@ class Daemon:
 
     async def _after_loss(self, live: Instance) -> None:
         """The worker is killed and seen gone; then this process goes on as another instance."""
-        self.log("the lease is lost: the model is unloaded, a new instance follows")
+        why = live.ownership.why_lost
+        self.log(f"the lease is lost ({why}): the model is unloaded, a new instance follows")
         await self.slot.lose()
+        self.slot.last_error = NotOwner(f"this modeld gave up its model: {why}", owner=None).to_wire()
         await self._say_goodbye()
         await live.leave("lost")
         self.slot.renew(self)

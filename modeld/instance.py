@@ -32,8 +32,17 @@ if TYPE_CHECKING:
 class Instance:
     """Made listening and not yet published. Raises RootError, EndpointError, OSError."""
 
-    def __init__(self, root: DataRoot, settings: Settings, backend: str, store: Store, clock: Clock) -> None:
+    def __init__(
+        self,
+        root: DataRoot,
+        settings: Settings,
+        backend: str,
+        store: Store,
+        clock: Clock,
+        log: Callable[[str], None] = lambda line: None,
+    ) -> None:
         files.prepare(root)
+        self._root = root
         self.id = str(uuid4())
         self._clock = clock
         self._me = identity.current()
@@ -42,7 +51,7 @@ class Instance:
         self.listener = listen(runtime_folder(root), self.id)
         try:
             self.token = self.presence.make_token()
-            self.ownership = Ownership(root, settings, self.id, meta=self._meta(), store=store, clock=clock)
+            self.ownership = Ownership(root, settings, self.id, meta=self._meta(), store=store, clock=clock, log=log)
             self.devices = Devices(user_folder(), self.id, root, settings, clock)
         except BaseException:
             self.listener.close()
@@ -78,6 +87,8 @@ class Instance:
     async def mend(self, log: Callable[[str], None]) -> None:
         """See that the socket and the records still stand, and put them back where they do not."""
         rebound = not self.listener.intact()
+        if rebound or not self.presence.intact():
+            files.prepare(self._root)  # the folders may have gone with what was in them
         if rebound:
             await self.listener.rebind()
             log("the socket had gone from its folder and is bound anew")

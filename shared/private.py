@@ -2,12 +2,62 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
 from pathlib import Path
 
 MAX_TRIES = 6
+#: Never waits for a writer of a FIFO or a modem, follows no link, and no child inherits it.
+_LOOK = (
+    os.O_RDONLY
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NOCTTY", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+#: What the system says of a link where none may be, of a socket, of a FIFO without a reader.
+_ODD = frozenset({errno.ELOOP, errno.ENXIO, errno.EMLINK})
+
+
+class NotRegular(OSError):
+    """A folder, link, FIFO or device stands where a regular file has to be."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(errno.EINVAL, "it is no regular file", str(path))
+
+
+def is_odd(path: Path) -> bool:
+    """Whether something else than a regular file stands there: a folder, link, FIFO or device. Raises OSError."""
+    try:
+        return not stat.S_ISREG(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def read(path: Path, most: int) -> bytes:
+    """The first `most` bytes of a regular file: whatever stands there under its name, it is not waited for.
+
+    Raises NotRegular, FileNotFoundError, OSError.
+    """
+    try:
+        descriptor = os.open(path, _LOOK)
+    except OSError as error:
+        if error.errno in _ODD:
+            raise NotRegular(path) from error
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise NotRegular(path)
+        parts, left = [], most
+        while left > 0 and (part := os.read(descriptor, min(left, 1 << 20))):
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
 
 
 def folder(path: Path) -> None:

@@ -93,6 +93,8 @@ class Store:
         private.folder(self._path.parent)
         private.narrow(self._path.parent)
         try:
+            if private.is_odd(self._path):  # SQLite would wait for the writer of a FIFO
+                raise sqlite3.DatabaseError("it is no regular file")
             self._db = database.connect(self._path)
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):

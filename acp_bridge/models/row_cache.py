@@ -15,6 +15,8 @@ from shared.catalog.entry import ModelEntry
 from shared.nesting import decode_json
 from shared.protocol.api import SlotStateName, Status
 
+#: A row has about a kilobyte: what is longer than this was not written by a bridge.
+MOST_BYTES = 16 * 1024 * 1024
 #: While the slot is in one of these, what is active is about to change, or modeld is about to go.
 UNSETTLED: frozenset[SlotStateName] = frozenset({"Loading", "Switching", "Unloading", "ShuttingDown", "LostOwner"})
 
@@ -57,7 +59,7 @@ class RowCache:
     def read(self) -> Remembered:
         """What any bridge saw last; empty when there is nothing to be had."""
         try:
-            data = self._path.read_bytes()
+            data = private.read(self._path, MOST_BYTES)
             remembered = decode_json(data, Remembered)
         except (OSError, msgspec.DecodeError):
             return Remembered()

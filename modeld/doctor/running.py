@@ -13,10 +13,13 @@ import msgspec
 from modeld.cli.client import reach
 from shared.errors import ConnectionRefused, DaemonError, DaemonNotRunning, DaemonStale, ModeldError
 from shared.finding import Finding
+from shared.lease import files
 from shared.lease.reader import LeaseView, PresenceView, survey
 from shared.nesting import decode_json
 from shared.protocol import api
+from shared.shown import one_line
 from shared.version import __version__
+from shared.words import few
 
 if TYPE_CHECKING:
     from shared.paths import DataRoot
@@ -35,7 +38,20 @@ def records(root: DataRoot) -> list[Finding]:
     if found.problem:
         fix = f"see that {root.path} and everything in it is yours: `ls -l {root.owner}`"
         return [Finding(what="records", verdict="problem", text=f"cannot be read: {found.problem}", fix=fix)]
-    return [*_lease(found.last), *(finding for view in found.living for finding in _instance(view))]
+    return [*_lease(found.last), *_odd(root), *(finding for view in found.living for finding in _instance(view))]
+
+
+def _odd(root: DataRoot) -> list[Finding]:
+    """What stands among the lease files and is none: it is ignored, and somebody put it there."""
+    try:
+        names = files.odd_entries(root)
+    except OSError:
+        return []  # the records themselves could not be read either: told above
+    if not names:
+        return []
+    told = ", ".join(few([one_line(name) for name in names], f"`ls {root.owner}`"))
+    text = f"{root.owner} holds what no modeld wrote, and what is ignored: {told}"
+    return [Finding(what="lease", verdict="note", text=text, fix="see what it is, then remove it")]
 
 
 def _lease(last: LeaseView | None) -> list[Finding]:

@@ -18,9 +18,12 @@ import msgspec
 from modeld.owner import predecessor
 from modeld.owner.deathwatch import DeathWatch
 from modeld.owner.standby import Standby
+from modeld.owner.trace import Trace
 from modeld.store.database import StoreBusy
 from shared.clock import Clock, SystemClock
-from shared.errors import ModeldError, NotOwner
+from shared.defect import where
+from shared.endpoint.folder import user_folder
+from shared.errors import ModeldError, NotOwner, RootUnusable
 from shared.lease import disk, files, identity, policy, presence
 from shared.lease.contender import Contender, Look, Taken
 from shared.lease.keeper import Keeper, KeeperEvent, LeaseLost
@@ -75,6 +78,7 @@ class Ownership:
         meta: Meta,
         store: Coordination,
         clock: Clock | None = None,
+        log: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.instance = instance
         self.meta = meta
@@ -82,7 +86,9 @@ class Ownership:
         self._ttl = min(settings.lease_ttl, LONGEST_TTL)
         self._clock = clock if clock is not None else SystemClock()
         self._store = store
-        self._folder = files.LeaseFolder(root, instance)
+        self._log = log
+        self._trace = Trace(user_folder(), root, instance)
+        self._folder = files.LeaseFolder(root, instance, self._trace)
         self._me = identity.current()
         self._contender = Contender(self._folder, self._me, self._clock, self._ttl)
         self._keeper: Keeper | None = None
@@ -97,7 +103,9 @@ class Ownership:
         self._wake = anyio.Event()
         self._deathwatch = DeathWatch(self._me, self._wake_up)
         self._before: LeaseRecord | None = None
+        self._stood_still = False
         self._left: Worker | None = None
+        self._why = ""
         self._loop: asyncio.AbstractEventLoop | None = None
 
     # --- asking ---
@@ -119,6 +127,11 @@ class Ownership:
             return "owner"
         last = self._standby.last
         return "standby" if last is not None and last.standing == "held" else "idle"
+
+    @property
+    def why_lost(self) -> str:
+        """How the lease was lost, in words; "" while it was not."""
+        return self._why
 
     def subscribe(self, callback: Callable[[OwnershipEvent], None]) -> None:
         """Call `callback` on the event loop at each event. It must not raise."""
@@ -241,6 +254,9 @@ class Ownership:
             step_in = await self._exclusive(self._look_as_standby)
         except OSError:
             return  # nothing is known; ensure explains it to whoever asks
+        except Exception as error:
+            self._defect("watch", error)
+            return
         if step_in:
             try:
                 await self.ensure()
@@ -260,6 +276,11 @@ class Ownership:
             await self._settle_in()
         except ModeldError as error:
             attempt.error = error
+        except Exception as error:  # whatever stands on the disk, the daemon outlives a look at it
+            self._defect("take", error)
+            attempt.error = RootUnusable(
+                path=str(self._root.path), hint=f"{type(error).__name__} while the lease was taken; see `modeld logs`"
+            )
         finally:
             if attempt.error is None and not self.valid():
                 attempt.error = NotOwner(owner=None)
@@ -271,7 +292,7 @@ class Ownership:
         if self._keeper is not None:
             return
         files.prepare(self._root)
-        floor = self._store.stored_epoch()
+        floor = self._contender.floor = self._store.stored_epoch()
         try:
             look = self._contender.look()
             taken = self._contender.take(
@@ -286,6 +307,7 @@ class Ownership:
     def _begin(self, taken: Taken) -> None:
         keeper = Keeper(self._folder, taken, self._clock, self._from_keeper)
         self._before = taken.before
+        self._stood_still = taken.standing == "expired"
         self._left = taken.record.worker
         self._keeper = keeper
         keeper.start()
@@ -320,7 +342,8 @@ class Ownership:
         try:
             self._store.take_over(self.instance, number)
         except StoreBusy:
-            if self._before is None or not predecessor.evict(self._before.identity, self._me):
+            before = self._before if self._stood_still else None  # one that let go owns nothing, and is left alone
+            if before is None or not predecessor.evict(before.identity, self._me, self._root.database):
                 raise
             self._store.take_over(self.instance, number)
 
@@ -338,7 +361,7 @@ class Ownership:
 
     async def _exclusive(self, call: Callable[[], T]) -> T:
         async with self._files_lock:
-            return await anyio.to_thread.run_sync(call)
+            return await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
 
     # --- events ---
 
@@ -357,8 +380,12 @@ class Ownership:
         except RuntimeError:
             return  # the loop has ended, and with it everybody who listened
 
+    def _defect(self, what: str, error: Exception) -> None:
+        self._log(f"defect in ownership, {what}: {type(error).__name__} at {where(error)}")
+
     def _tell(self, event: OwnershipEvent) -> None:
         if event == "lost":
+            self._why = self._keeper.why if self._keeper is not None else self._why
             self._epoch, self._over = None, True
             self._store.let_go()
         changed, self._changed = self._changed, anyio.Event()

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 from shared.errors import DeviceBusy
 from shared.lease import policy
@@ -35,16 +36,36 @@ def clear(worker: Worker, me: Identity, watchdog: float) -> None:
         raise DeviceBusy(holder=f"the last owner's worker (pid {worker.pid}), which does not end")
 
 
-def evict(owner: Identity, me: Identity) -> bool:
-    """End the last owner itself, which has no lease any more, stands still, and keeps the database locked.
+def evict(owner: Identity, me: Identity, database: Path) -> bool:
+    """End the last owner itself, whose lease was seen to stand still, where it is the one that locks `database`.
 
     A process stopped in the middle of a transaction holds its lock for as long as it is stopped, and no
-    human should have to find it. False where it is not surely that process, or is this one.
+    human should have to find it. False where it is not surely that process, is this one, or holds no lock there.
     """
     if owner.pid == me.pid or not policy.can_prove(owner, me) or not _is_same(owner):
         return False
+    if not _locks(owner.pid, database):
+        return False
     _kill(owner.pid)
     return _gone(owner)
+
+
+def _locks(pid: int, database: Path) -> bool:
+    """Whether that process holds a lock on the database or its journal. Only Linux tells; elsewhere: no."""
+    numbers = set()
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        try:
+            numbers.add(str(os.stat(f"{database}{suffix}", follow_symlinks=False).st_ino))
+        except OSError:
+            continue  # that one is not in use
+    try:
+        with open("/proc/locks", encoding="ascii", errors="replace") as file:
+            lines = [line.split() for line in file]
+    except OSError:
+        return False
+    # "1: POSIX  ADVISORY  WRITE 4711 08:01:123456 124 124": a waiter's line has "->" behind its number
+    held = [words for words in lines if len(words) > 5 and words[1] != "->"]
+    return any(words[4] == str(pid) and words[5].rpartition(":")[2] in numbers for words in held)
 
 
 def _gone(process: Identity) -> bool:

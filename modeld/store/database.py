@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import quote
 
 from modeld.store import schema
+from shared import private
 from shared.errors import DiskFull, ModeldError, RootUnusable
 from shared.lease import disk
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     import sqlite3
 
 BUSY_SECONDS = 2.0
+#: What SQLite keeps beside a database.
+_BESIDE = ("-wal", "-shm", "-journal")
 #: Primary SQLite result codes.
 _READ_ONLY_CODES = frozenset({3, 8, 14, 23})  # PERM, READONLY, CANTOPEN, AUTH
 _BUSY_CODES = frozenset({5, 6})
@@ -60,8 +63,9 @@ def open_reader(path: Path) -> sqlite3.Connection | None:
     """Open read-only; None when there is no file. Raises StoreUnknown, Corrupt."""
     import sqlite3
 
-    if not path.exists():
+    if not os.path.lexists(path):
         return None
+    _refuse_odd(path)
     uri = f"file:{quote(path.as_posix())}?mode=ro"
     try:
         connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
@@ -106,9 +110,9 @@ def explain(error: sqlite3.Error, path: Path) -> NoReturn:
 def set_aside(path: Path) -> Path:
     """Rename a damaged file and its journal so that nothing is lost; gives the new name."""
     number = 1
-    while (kept := path.with_name(f"{path.name}.damaged-{number}")).exists():
+    while os.path.lexists(kept := path.with_name(f"{path.name}.damaged-{number}")):
         number += 1
-    for suffix in ("-wal", "-shm", "-journal", ""):
+    for suffix in (*_BESIDE, ""):
         part = path.with_name(path.name + suffix)
         try:
             os.replace(part, kept.with_name(kept.name + suffix))
@@ -122,6 +126,7 @@ def set_aside(path: Path) -> Path:
 def _open_sound(path: Path) -> sqlite3.Connection:
     import sqlite3
 
+    _refuse_odd(path)
     _create_private(path)
     try:
         connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
@@ -151,6 +156,13 @@ def _refuse_newer(connection: sqlite3.Connection, path: Path) -> None:
         uid, mode = disk.owner_of(path)
         hint = f"it was written by a newer modeld (version {found}, this one knows {schema.VERSION}); upgrade modeld"
         raise RootUnusable(path=str(path), uid=uid, mode=mode, hint=hint)
+
+
+def _refuse_odd(path: Path) -> None:
+    """SQLite would wait for the writer of a FIFO, and follow a link out of the data root. Raises Corrupt."""
+    for part in (path, *(path.with_name(path.name + suffix) for suffix in _BESIDE)):
+        if private.is_odd(part):
+            raise Corrupt(path=str(part), reason="it is no regular file")
 
 
 def _create_private(path: Path) -> None:

@@ -35,9 +35,7 @@ class CacheContent(msgspec.Struct, kw_only=True):
 def read(path: Path) -> CacheContent:
     """The content, or an empty one when there is none that can be used."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            return CacheContent()
-        data = path.read_bytes()
+        data = private.read(path, MAX_BYTES)
     except OSError:
         return CacheContent()  # missing or unreadable: the scan starts from nothing
     head, digest, payload = data[: len(MAGIC)], data[len(MAGIC) : len(MAGIC) + 64], data[len(MAGIC) + 65 :]

@@ -11,6 +11,7 @@ from shared.lease import policy
 from shared.lease.crashpoint import crash_point
 from shared.lease.files import LeaseFolder
 from shared.lease.identity import liveness
+from shared.lease.place import PlaceLost
 from shared.lease.policy import Sighting, Standing, Watched
 from shared.lease.record import USUAL_TTL, Identity, LeaseRecord, Released, Worker
 
@@ -32,7 +33,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
-    """A lease that is ours: its record, when its write began (awake seconds), and who had it before.
+    """A lease that is ours: its record, when its write began (awake seconds), who had it before and how that stood.
 
     While `record.worker` is set, a worker of an earlier owner may still hold a model: see it gone, then
     clear it. It stays named until then, so that the next owner looks for it too if this one dies.
@@ -41,6 +42,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     record: LeaseRecord
     started: float
     before: LeaseRecord | None = None
+    standing: Standing = "none"
 
 
 class Contender:
@@ -56,10 +58,12 @@ class Contender:
         self._clock = clock
         self._usual_ttl = usual_ttl
         self._watched: Watched | None = None
+        #: The epoch that the database knows. Records below it are not the last ones.
+        self.floor = 0
 
     def look(self) -> Look:
         """Judge the highest lease file now. Raises OSError where it cannot be read: nothing is known then."""
-        sighting = self.folder.sight()
+        sighting = policy.missing(self.folder.sight(), self.floor)
         if sighting is None:
             self._watched = None
             return Look(standing="none")
@@ -88,7 +92,7 @@ class Contender:
         judged = look.sighting
         record = LeaseRecord(
             instance=instance,
-            epoch=max(judged.epoch if judged is not None else 0, floor) + 1,
+            epoch=self.folder.free_above(max(judged.highest if judged is not None else 0, floor)),
             pid=self.me.pid,
             start_token=self.me.start_token,
             boot_id=self.me.boot_id,
@@ -102,32 +106,39 @@ class Contender:
             meta=meta,
             worker=_worker_left(judged),
         )
-        if not self.folder.create(record):
+        created = self.folder.create(record)
+        if created is None:
             return None
         crash_point("acquire.created")
-        if not self._confirmed(record, judged) or self._clock.awake() >= started + policy.validity(ttl):
-            self._withdraw(record)
+        try:
+            if not self._confirmed(created, judged) or self._clock.awake() >= started + policy.validity(ttl):
+                self._withdraw(created)
+                return None
+            crash_point("acquire.confirmed")
+            record = msgspec.structs.replace(created, sequence=policy.CLAIMED + 1)
+            self.folder.rewrite(record)
+        except PlaceLost:
+            self.folder.leave()
             return None
-        crash_point("acquire.confirmed")
-        record = msgspec.structs.replace(record, sequence=policy.CLAIMED + 1)
-        self.folder.rewrite(record)
         self.folder.copy_for_people(record)
-        return Taken(record=record, started=started, before=judged.record if judged is not None else None)
+        before = judged.record if judged is not None else None
+        return Taken(record=record, started=started, before=before, standing=look.standing)
 
     def _confirmed(self, record: LeaseRecord, judged: Sighting | None) -> bool:
         epochs = self.folder.epochs()
-        if judged is None or judged.epoch == 0:
+        if judged is None:
             return policy.confirmed(record.epoch, epochs, None, None)
-        return policy.confirmed(record.epoch, epochs, judged.mark, self.folder.mark(judged.epoch))
+        return policy.confirmed(record.epoch, epochs, judged.mark, self.folder.mark(judged))
 
     def _withdraw(self, record: LeaseRecord) -> None:
         """Say of an epoch that was created that it is not used. It stays a claim: see policy.judge."""
         released = Released(reason="withdrawn", at=self._clock.wall())
         self.folder.rewrite(msgspec.structs.replace(record, released=released))
+        self.folder.leave()
 
 
 def _worker_left(judged: Sighting | None) -> Worker | None:
-    if judged is None:
+    if judged is None or judged.elsewhere:
         return None
     if judged.record is None:
         return Worker(pid=0)

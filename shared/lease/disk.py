@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
+from shared import private
 from shared.errors import DiskFull, RootUnusable
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -24,6 +25,10 @@ _NO_LINKS = frozenset({
 })  # fmt: skip
 #: Windows: access denied, sharing violation, lock violation. Somebody reads the file at this moment.
 _IN_USE = frozenset({5, 32, 33})
+#: A record has about one kilobyte. What is longer is read as far as this and says nothing.
+MOST_BYTES = 64 * 1024
+#: Writers meet what stands there as readers do: no link is followed, no FIFO is waited for.
+_SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _TRIES = 8
 _FIRST_PAUSE = 0.001
 
@@ -67,11 +72,10 @@ def owner_of(path: Path) -> tuple[int | None, str | None]:
 
 
 def read(path: Path) -> bytes:
-    """The whole file. Raises FileNotFoundError, or OSError when it cannot be read."""
+    """The file's first MOST_BYTES. Raises FileNotFoundError, NotRegular, or OSError when it cannot be read."""
     for attempt in range(_TRIES):
         try:
-            with open(path, "rb") as file:
-                return file.read()
+            return private.read(path, MOST_BYTES)
         except PermissionError as error:
             _pause_if_in_use(error, attempt)
     raise AssertionError("unreachable: the last attempt raises")
@@ -144,7 +148,7 @@ def sweep_temporary(folder: Path, now: float, age: float) -> None:
 
 
 def _write_new(path: Path, data: bytes, *, sync: bool) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _SAFE, 0o600)
     try:
         _write_all(descriptor, data)
         if sync:
@@ -203,7 +207,7 @@ def _overwrite(path: Path, data: bytes) -> bool:
     A reader may see a mixture; that is unparseable and counts as held.
     """
     try:
-        descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_BINARY", 0))
+        descriptor = os.open(path, os.O_WRONLY | _SAFE)
     except OSError:
         return False
     try:

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import sys
 from pathlib import Path
+from typing import Protocol
+
+import msgspec
 
 from shared import private
 from shared.errors import NetworkFilesystem, RootUnusable
-from shared.lease import disk
+from shared.lease import disk, identity, policy
 from shared.lease.netfs import network_kind
+from shared.lease.place import Place, PlaceLost, name_of
 from shared.lease.policy import Mark, Sighting
 from shared.lease.record import LeaseRecord, RecordUnreadable, decode_lease, encode
 from shared.paths import DataRoot
 
 _SUFFIX = ".lease"
+#: An epoch as we write it: no sign, no leading zero, and far below what SQLite's integers hold.
+MOST_EPOCH = 10**15 - 1
+_NAME = re.compile(r"[1-9][0-9]{0,14}\.lease")
+#: Numbers tried for a free name where other things than records stand under the next ones.
+_MOST_SKIPPED = 1000
 #: Old epochs kept beside the living one, so that nobody's listing can miss them all while one is swept.
 KEEP_EPOCHS = 4
 #: A temporary file lives for the time of one write; one this old has lost its writer. Seconds.
@@ -52,12 +63,30 @@ def _refuse_foreign(folder: Path) -> None:
         raise RootUnusable(path=str(folder), uid=facts.st_uid, mode=f"{facts.st_mode & 0o7777:04o}", hint=hint)
 
 
-class LeaseFolder:
-    """`<root>/owner` and the copy for people. Raises OSError as it comes; callers explain it."""
+class Copy(Protocol):
+    """Where an owner keeps its record outside the data root: see modeld.owner.trace."""
 
-    def __init__(self, root: DataRoot, instance: str) -> None:
+    def sight(self) -> Sighting | None:
+        """The copy as a sighting `outside`, with its epoch in `above`; None when there is none."""
+        ...
+
+    def write(self, record: LeaseRecord) -> None:
+        """Keep `record`. Best effort."""
+        ...
+
+
+class LeaseFolder:
+    """`<root>/owner`, the copy for people, and the copy outside. Raises OSError as it comes; callers explain it.
+
+    From `create` to `leave` it holds one ownership: it writes only while the folders and the file are those it made.
+    """
+
+    def __init__(self, root: DataRoot, instance: str, copy: Copy | None = None) -> None:
         self.root = root
         self._unique = instance
+        self._copy = copy
+        self._place: Place | None = None
+        self._written: tuple[bytes, bytes] = (b"", b"")
 
     def path(self, epoch: int) -> Path:
         """The file of one ownership."""
@@ -68,37 +97,91 @@ class LeaseFolder:
         return list_epochs(self.root)
 
     def sight(self) -> Sighting | None:
-        """The highest lease file. None when there has never been one.
+        """The highest lease record, here or in the copy outside. None when there has never been one.
 
         Raises OSError when it cannot be read: that is no statement about the owner.
         """
-        return sight(self.root)
+        return policy.newest(sight(self.root), self._copy.sight() if self._copy is not None else None)
 
-    def mark(self, epoch: int) -> Mark | None:
-        """What stands in one epoch's file now, or None when it is not there."""
+    def mark(self, judged: Sighting) -> Mark | None:
+        """What stands now where `judged` was seen, or None when it is not there."""
+        if judged.outside:
+            copy = self._copy.sight() if self._copy is not None else None
+            return msgspec.structs.replace(copy.mark, epoch=judged.epoch) if copy is not None else None
+        if judged.epoch == 0 or judged.mark.detail.startswith(_MISSING):
+            return judged.mark
         try:
-            return _sighting(self.path(epoch), epoch).mark
+            return _sighting(self.path(judged.epoch), judged.epoch, name_of(self.root.path)).mark
         except FileNotFoundError:
             return None
 
-    def create(self, record: LeaseRecord) -> bool:
-        """Create the record's epoch exclusively; False when somebody else has it."""
-        return disk.create_exclusive(self.path(record.epoch), encode(record), self._unique)
+    def free_above(self, epoch: int) -> int:
+        """The first number above `epoch` under which nothing odd stands. Raises OSError when there is none."""
+        for number in range(epoch + 1, min(epoch + _MOST_SKIPPED, MOST_EPOCH) + 1):
+            if not private.is_odd(self.path(number)):
+                return number
+        raise OSError(0, f"no epoch is free above {epoch}; move {self.root.owner} away", str(self.root.owner))
+
+    def create(self, record: LeaseRecord) -> LeaseRecord | None:
+        """Create the record's epoch exclusively, about this root; None when somebody else has it."""
+        self.leave()
+        place = Place(self.root.path, self.root.owner)
+        record = msgspec.structs.replace(record, root=name_of(self.root.path))
+        data = encode(record)
+        made = False
+        try:
+            made = disk.create_exclusive(self.path(record.epoch), data, self._unique)
+        finally:
+            if not made:
+                place.close()
+        self._place, self._written = (place, (data, data)) if made else (None, self._written)
+        return record if made else None
 
     def rewrite(self, record: LeaseRecord) -> None:
-        """Replace the file of the record's own epoch; the folder too if it was deleted."""
+        """Replace the file of our own epoch. Raises PlaceLost when it, or its folder, is not the one we made."""
+        self.check(record.epoch)
+        data = encode(record)
+        self._written = (self._written[0], data)  # either may stand there if the write fails
         try:
-            disk.replace(self.path(record.epoch), encode(record), self._unique)
-        except FileNotFoundError:
-            private.folder(self.root.owner)
-            disk.replace(self.path(record.epoch), encode(record), self._unique)
+            disk.replace(self.path(record.epoch), data, self._unique)
+        except OSError:
+            self.check(record.epoch)
+            raise
+        self._written = (data, data)
+        self.check(record.epoch)
+
+    def check(self, epoch: int) -> None:
+        """Raises PlaceLost when the folders are not the ones we took, or the file holds what we did not write."""
+        assert self._place is not None, "nothing was created"
+        self._place.check()
+        path = self.path(epoch)
+        try:
+            found = disk.read(path).rstrip()
+        except FileNotFoundError as error:
+            raise PlaceLost(f"{path} has been removed") from error
+        except private.NotRegular as error:
+            raise PlaceLost(f"{path} has been replaced") from error
+        if found not in (self._written[0].rstrip(), self._written[1].rstrip()):
+            raise PlaceLost(f"{path} was written by somebody else")
+
+    def leave(self) -> None:
+        """The ownership is over: hold the folders no more."""
+        place, self._place = self._place, None
+        if place is not None:
+            place.close()
 
     def copy_for_people(self, record: LeaseRecord) -> None:
         """`owner.lease`: shows the newest record and decides nothing, so a failure is no failure."""
         try:
             disk.replace(self.root.owner_copy, encode(record), self._unique)
         except OSError:
-            return
+            pass  # the copy outside is written all the same
+        self.copy_outside(record)
+
+    def copy_outside(self, record: LeaseRecord) -> None:
+        """For those who find the root emptied or exchanged."""
+        if self._copy is not None:
+            self._copy.write(record)
 
     def sweep(self, own_epoch: int, now: float) -> None:
         """Remove files of past epochs, but for the last few, and what writers that died left (wall `now`)."""
@@ -112,32 +195,71 @@ class LeaseFolder:
 def list_epochs(root: DataRoot) -> list[int]:
     """All epochs with a lease file. Raises OSError, except that no folder means none."""
     try:
-        names = os.listdir(root.owner)
+        with os.scandir(root.owner) as entries:
+            return [
+                int(entry.name.removesuffix(_SUFFIX))
+                for entry in entries
+                if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
+            ]
     except FileNotFoundError:
         return []
-    numbers = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
-    return [int(number) for number in numbers if number.isascii() and number.isdigit()]
+
+
+def odd_entries(root: DataRoot) -> list[str]:
+    """Names in `owner/` that look like leases and are none, for the doctor. Raises OSError but for no folder."""
+    try:
+        with os.scandir(root.owner) as entries:
+            return sorted(
+                entry.name
+                for entry in entries
+                if entry.name.endswith(_SUFFIX)
+                and not (_NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False))
+            )
+    except FileNotFoundError:
+        return []
 
 
 def sight(root: DataRoot) -> Sighting | None:
-    """See LeaseFolder.sight. A file that vanishes while we look was swept: look again."""
+    """The highest lease file. A file that vanishes while we look was swept: look again. Raises OSError."""
     for _ in range(3):
         epoch = max(list_epochs(root), default=0)
         if epoch == 0:
-            return Sighting(epoch=0, mark=Mark(0, 0, "missing")) if root.owner_copy.exists() else None
+            return Sighting(epoch=0, mark=Mark(0, 0, _MISSING)) if os.path.lexists(root.owner_copy) else None
         try:
-            return _sighting(root.owner / f"{epoch}{_SUFFIX}", epoch)
-        except FileNotFoundError:
+            return _sighting(root.owner / f"{epoch}{_SUFFIX}", epoch, name_of(root.path))
+        except (FileNotFoundError, private.NotRegular):
             continue
-    return Sighting(epoch=0, mark=Mark(0, 0, "moving"))
+    return Sighting(epoch=0, mark=Mark(0, 0, f"{_MISSING} and moving"))
 
 
-def _sighting(path: Path, epoch: int) -> Sighting:
+#: How a mark says that there is no record where there was one.
+_MISSING = "missing"
+
+
+def _sighting(path: Path, epoch: int, here: str) -> Sighting:
     data = disk.read(path)
     try:
         record = decode_lease(data, epoch)
     except RecordUnreadable:
-        facts = os.stat(path)
-        return Sighting(epoch=epoch, mark=Mark(epoch, 0, f"{facts.st_mtime_ns}/{facts.st_size}"))
+        return Sighting(epoch=epoch, mark=Mark(epoch, 0, standing_of(path)))
+    elsewhere = policy.is_elsewhere(record, here, boot_id())
+    mark = mark_of(record, epoch)
+    return Sighting(epoch=epoch, mark=mark, record=None if elsewhere else record, elsewhere=elsewhere)
+
+
+def mark_of(record: LeaseRecord, epoch: int) -> Mark:
+    """What must stand still of a record that can be read."""
     detail = record.instance if record.released is None else f"{record.instance} released"
-    return Sighting(epoch=epoch, mark=Mark(epoch, record.sequence, detail), record=record)
+    return Mark(epoch, record.sequence, detail)
+
+
+def standing_of(path: Path) -> str:
+    """What must stand still of a file that cannot be read. Raises OSError."""
+    facts = os.stat(path, follow_symlinks=False)
+    return f"{facts.st_mtime_ns}/{facts.st_size}"
+
+
+@functools.cache
+def boot_id() -> str:
+    """This boot of this machine, "" where nobody can say."""
+    return identity.current().boot_id

@@ -18,6 +18,7 @@ from shared.lease import policy
 from shared.lease.contender import Taken
 from shared.lease.crashpoint import crash_point
 from shared.lease.files import LeaseFolder
+from shared.lease.place import PlaceLost
 from shared.lease.policy import Tenure, TenureState
 from shared.lease.record import LeaseRecord, Released, Worker
 
@@ -36,7 +37,8 @@ class Keeper:
     """Holds one lease from `start` to `release`.
 
     `listener` is called with each event, in order, from the keeper's threads: it must return at
-    once, must not raise and must not call the keeper. `failures` lists the last renewal error.
+    once, must not raise and must not call the keeper. `last_error` is that of the last renewal, `why` says how the
+    lease was lost.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Keeper:
         self._release_written = False
         self._closed = False
         self.last_error: OSError | None = None
+        self.why = ""
         self._threads = [
             threading.Thread(target=self._renew_forever, name="lease-renew", daemon=True),
             threading.Thread(target=self._watch_forever, name="lease-watch", daemon=True),
@@ -81,14 +84,17 @@ class Keeper:
         return self.state == "valid"
 
     def confirm(self) -> None:
-        """Check the clock and that no higher epoch exists: before each load and turn. Blocking.
+        """Check the clock, that the record is the one we wrote, and that no higher epoch exists: before each load and
+        turn. Blocking.
 
         Raises LeaseLost; OSError when the folder cannot be read.
         """
         if not self.valid():
             raise LeaseLost(self.state)
-        if self._higher_exists():
-            self._apply(lambda tenure: msgspec.structs.replace(tenure, state="lost"))
+        why = self._followed()
+        if why:
+            with self._changed:
+                self._lose(why)
         if not self.valid():
             raise LeaseLost(self.state)
 
@@ -170,16 +176,20 @@ class Keeper:
                 self._wanted, sequence=self._wanted.sequence + 1, renewed=now, expires=now + self._wanted.ttl
             )
         try:
-            higher = self._higher_exists()  # a frozen owner that wakes after its successor writes nothing
-            if not higher:
+            why = self._followed()  # a frozen owner that wakes after its successor writes nothing
+            if not why:
                 self._folder.rewrite(record)
                 crash_point("renew.written")
-                higher = self._higher_exists()
+                why = self._followed()
+        except PlaceLost as error:
+            why = str(error)
         except OSError as error:
             self._failed(error)
             return
+        higher = bool(why)
         with self._changed:
             self.last_error = None
+            self.why = self.why or why
             self._wanted = msgspec.structs.replace(
                 self._wanted, sequence=record.sequence, renewed=record.renewed, expires=record.expires
             )
@@ -200,8 +210,13 @@ class Keeper:
             self._due = now + self._wanted.ttl / RETRY_FRACTION
             self._move(policy.tick(self._tenure, now))
 
+    def _lose(self, why: str) -> None:
+        """With the lock held."""
+        self.why = self.why or why
+        self._move(msgspec.structs.replace(self._tenure, state="lost"))
+
     def _finish(self) -> None:
-        """Write the release mark as the last thing, whatever happened before."""
+        """Write the release mark as the last thing, whatever happened before; into our own place alone."""
         released = self._releasing
         assert released is not None
         crash_point("release.before")
@@ -214,17 +229,30 @@ class Keeper:
             written = True
             crash_point("release.written")
             self._folder.copy_for_people(record)
+        except PlaceLost:
+            written = False
+            self._folder.copy_outside(record)
         except OSError as error:
             written = False
             self.last_error = error
+        self._folder.leave()
         with self._changed:
             self._wanted = record
             self._release_written = written
             self._closed = True
             self._changed.notify_all()
 
-    def _higher_exists(self) -> bool:
-        return any(epoch > self._wanted.epoch for epoch in self._folder.epochs())
+    def _followed(self) -> str:
+        """Why the lease is not ours any more, "" while it is. Raises OSError."""
+        mine = self._wanted.epoch
+        higher = max((epoch for epoch in self._folder.epochs() if epoch > mine), default=0)
+        if higher:
+            return f"another instance took it over (epoch {higher})"
+        try:
+            self._folder.check(mine)
+        except PlaceLost as error:
+            return str(error)
+        return ""
 
     # --- the watching thread ---
 
@@ -239,9 +267,10 @@ class Keeper:
 
     # --- both ---
 
-    def _apply(self, change: Callable[[Tenure], Tenure]) -> None:
-        with self._changed:
-            self._move(change(self._tenure))
+    def _late(self) -> str:
+        error = self.last_error
+        told = f": {error.strerror or error}" if error is not None else ""
+        return f"it could not be renewed in time{told}"
 
     def _move(self, tenure: Tenure) -> None:
         """Take on a new tenure and tell the listener. With the lock held, so that events keep their order."""
@@ -254,5 +283,6 @@ class Keeper:
         elif tenure.state == "valid":
             self._listener("thaw")
         elif tenure.state == "lost":
+            self.why = self.why or self._late()
             self._listener("lost")
         self._changed.notify_all()

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from shared.lease.record import Identity, LeaseRecord
+from shared.lease.record import Identity, LeaseRecord, PresenceRecord
 
 Standing = Literal["none", "held", "released", "dead", "expired"]
 Liveness = Literal["alive", "gone", "unknown"]
@@ -61,12 +61,22 @@ class Mark(msgspec.Struct, frozen=True):
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """The highest lease file at one look. `record` is None where the file cannot be parsed.
 
-    Epoch 0 says that there is no file although there has been an owner once.
+    Epoch 0 says that there is no file although there has been an owner once. `above` is the highest epoch that is
+    known from elsewhere. `elsewhere`: the record is about another data root, so it says nothing of this one.
+    `outside`: the record is the copy that its owner keeps outside the data root.
     """
 
     epoch: int
     mark: Mark
     record: LeaseRecord | None = None
+    above: int = 0
+    elsewhere: bool = False
+    outside: bool = False
+
+    @property
+    def highest(self) -> int:
+        """The highest epoch that is known, wherever it stands."""
+        return max(self.epoch, self.above)
 
     @property
     def ttl(self) -> float | None:
@@ -80,6 +90,34 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
     mark: Mark
     unmoved: float
     last: float
+
+
+def is_elsewhere(record: LeaseRecord | PresenceRecord, here: str, boot_id: str) -> bool:
+    """Whether a record is about another data root than `here`: it came with a copy, a backup, or a move to another
+    disk. Folders can be compared under one kernel alone: of another boot's record nothing is concluded.
+    """
+    return bool(record.root and here and boot_id) and record.boot_id == boot_id and record.root != here
+
+
+def newest(found: Sighting | None, copy: Sighting | None) -> Sighting | None:
+    """What counts of the highest lease file and of the copy outside: the higher epoch; of a folder whose records are
+    gone, or are about another folder, only the copy.
+    """
+    if copy is None:
+        return found
+    speaks = found is not None and found.epoch and not found.elsewhere
+    if found is None or not speaks or copy.above > found.epoch:
+        epoch = found.epoch if found is not None else 0
+        return msgspec.structs.replace(copy, epoch=epoch, mark=msgspec.structs.replace(copy.mark, epoch=epoch))
+    return found
+
+
+def missing(found: Sighting | None, floor: int) -> Sighting | None:
+    """The sighting, unless the database knows a higher epoch, `floor`: then records are missing, and are watched."""
+    if floor <= (found.highest if found is not None else 0):
+        return found
+    epoch = found.epoch if found is not None else 0
+    return Sighting(epoch=epoch, above=floor, mark=Mark(epoch, 0, f"missing {floor}"))
 
 
 def observe(watched: Watched | None, mark: Mark, now: float, longest_step: float) -> Watched:
@@ -123,7 +161,7 @@ def judge(sighting: Sighting | None, unmoved: float, me: Identity, liveness: Liv
     A claim that was never confirmed gives no short cut, whether its author died or withdrew: below it
     the owner before it may still be valid, until it next lists.
     """
-    if sighting is None:
+    if sighting is None or sighting.elsewhere:
         return "none"
     record = sighting.record
     if record is not None and record.sequence > CLAIMED:
@@ -163,9 +201,9 @@ def confirmed(mine: int, epochs: list[int], judged: Mark | None, now_seen: Mark 
     that thawed while the contender was paused between its judgement and its creation: the owner
     writes and then lists, the contender creates and then reads, so at least one sees the other.
     """
-    newest = sorted(epochs)[-2:]
+    last = sorted(epochs)[-2:]
     expected = [judged.epoch, mine] if judged is not None and judged.epoch else [mine]
-    return newest == expected and (judged is None or judged.epoch == 0 or judged == now_seen)
+    return last == expected and (judged is None or judged == now_seen)
 
 
 # --- the owner's side --------------------------------------------------------------------------
@@ -199,7 +237,7 @@ def tick(tenure: Tenure, now: float) -> Tenure:
 
 
 def wrote(tenure: Tenure, started: float, finished: float, *, higher: bool) -> Tenure:
-    """A renewal came back: the write, then the listing that saw whether a higher epoch exists.
+    """A renewal came back: the write, then the look that saw whether a higher epoch exists.
 
     Validity counts from `started`. A success that took longer than the validity is worth nothing.
     """

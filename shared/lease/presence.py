@@ -12,7 +12,9 @@ from pathlib import Path
 import msgspec
 
 from shared.lease import disk, policy
+from shared.lease.files import boot_id
 from shared.lease.identity import liveness
+from shared.lease.place import name_of
 from shared.lease.record import (
     Ended,
     Identity,
@@ -24,6 +26,8 @@ from shared.lease.record import (
 from shared.paths import DataRoot
 
 _SUFFIX = ".json"
+#: A sign of life neither follows a link nor waits for the reader of a FIFO.
+_NO_WAIT = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 TOKEN_SUFFIX = ".token"
 TOKEN_BYTES = 32
 #: At most this many records are read at one look, newest first.
@@ -55,7 +59,8 @@ class Presence:
         return token
 
     def publish(self, record: PresenceRecord) -> None:
-        """Write the record, or write it anew (another endpoint). Raises OSError."""
+        """Write the record, or write it anew (another endpoint), about the root as it stands now. Raises OSError."""
+        record = msgspec.structs.replace(record, root=name_of(self._root.path))
         disk.replace(self._path, encode(record), self._instance)
         self.record = record
 
@@ -65,14 +70,17 @@ class Presence:
         """
         path = pulse_file(self._root, self._instance)
         try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | _NO_WAIT, 0o600))
             os.utime(path)
         except OSError:
             return
 
     def intact(self) -> bool:
         """Whether record and token are on disk as they were written: a damaged one hides a living instance too."""
-        return self.record is not None and _holds(self._path, encode(self.record)) and self.token_intact()
+        record = self.record
+        if record is None or record.root != name_of(self._root.path):
+            return False
+        return _holds(self._path, encode(record)) and self.token_intact()
 
     def token_intact(self) -> bool:
         """Whether the token is on disk as it was written."""
@@ -92,7 +100,7 @@ class Presence:
 
 def _holds(path: Path, content: bytes) -> bool:
     try:
-        return path.read_bytes() == content
+        return disk.read(path) == content
     except OSError:
         return False
 
@@ -110,11 +118,14 @@ def read_token(path: Path | str) -> str:
 def list_records(root: DataRoot) -> list[PresenceRecord]:
     """The newest MOST_RECORDS readable records, oldest instance first. Raises OSError but for a missing folder."""
     found = []
+    here = name_of(root.path)
     for path in _newest(root):
         try:
-            found.append(decode_presence(disk.read(path)))
+            record = decode_presence(disk.read(path))
         except (OSError, RecordUnreadable):
             continue  # just swept, or being damaged: its instance is not counted on
+        if not policy.is_elsewhere(record, here, boot_id()):
+            found.append(record)
     return sorted(found, key=lambda record: record.age_rank)
 
 
@@ -161,6 +172,7 @@ def sweep(root: DataRoot, me: Identity, now: float) -> list[PresenceRecord]:
     Gives the dead ones seen, newest first. Raises OSError when the folder cannot be listed.
     """
     dead = []
+    here = name_of(root.path)
     for path in _newest(root, most=None):
         try:
             record = decode_presence(disk.read(path))
@@ -169,7 +181,7 @@ def sweep(root: DataRoot, me: Identity, now: float) -> list[PresenceRecord]:
                 disk.unlink(path)
             continue
         pulse = pulse_file(root, record.instance)
-        if not is_dead(record, me):
+        if not is_dead(record, me) and not policy.is_elsewhere(record, here, boot_id()):
             if not policy.can_prove(record.identity, me) and KEEP_SILENT < now - _modified(pulse) < float("inf"):
                 for left in (path, pulse, root.instances / f"{record.instance}{TOKEN_SUFFIX}"):
                     disk.unlink(left)
@@ -193,7 +205,11 @@ def _modified(path: Path) -> float:
 def _newest(root: DataRoot, most: int | None = MOST_RECORDS) -> list[Path]:
     try:
         with os.scandir(root.instances) as entries:
-            timed = [(_time(entry), entry.path) for entry in entries if entry.name.endswith(_SUFFIX)]
+            timed = [
+                (_time(entry), entry.path)
+                for entry in entries
+                if entry.name.endswith(_SUFFIX) and entry.is_file(follow_symlinks=False)
+            ]
     except FileNotFoundError:
         return []
     return [Path(path) for _, path in sorted(timed, reverse=True)[:most]]
@@ -201,6 +217,6 @@ def _newest(root: DataRoot, most: int | None = MOST_RECORDS) -> list[Path]:
 
 def _time(entry: os.DirEntry[str]) -> float:
     try:
-        return entry.stat().st_mtime
+        return entry.stat(follow_symlinks=False).st_mtime
     except OSError:
         return 0.0

@@ -104,7 +104,7 @@ def survey(root: DataRoot, *, wall: float | None = None, me: Identity | None = N
     instances: list[PresenceView] = []
     try:
         sighting = files.sight(root)
-        if sighting is not None and sighting.epoch:
+        if sighting is not None and sighting.epoch and not sighting.elsewhere:
             last = _lease_view(root, sighting, viewer, wall)
     except OSError as error:
         problem = f"{error.filename or root.owner}: {error.strerror or error}"
@@ -136,7 +136,7 @@ def change_key(root: DataRoot) -> str:
                 for entry in entries:
                     if entry.name.startswith("."):
                         continue
-                    facts = os.stat(entry.path)
+                    facts = entry.stat(follow_symlinks=False)
                     parts.append(f"{entry.name}:{facts.st_mtime_ns}:{facts.st_size}:{facts.st_ino}")
         except OSError as error:
             parts.append(f"{folder.name}!{error.errno}")
@@ -147,7 +147,7 @@ def _lease_view(root: DataRoot, sighting: policy.Sighting, me: Identity, wall: f
     record = sighting.record
     if record is None:
         try:
-            written = (root.owner / f"{sighting.epoch}.lease").stat().st_mtime
+            written = (root.owner / f"{sighting.epoch}.lease").lstat().st_mtime
         except OSError:
             written = wall
         return LeaseView(standing="unreadable", epoch=sighting.epoch, age_s=wall - written, renewed=written)

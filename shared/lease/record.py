@@ -75,7 +75,8 @@ class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Sequence 0 is a claim that its author has not confirmed yet.
     `worker` is the owner's own, or one that it took over from the last owner and has not seen gone.
-    `meta` is opaque to the lease (see Meta for what modeld puts there).
+    `meta` is opaque to the lease (see Meta for what modeld puts there). `root` names the folder that it is about
+    (see shared.lease.place), "" in records of older versions.
     """
 
     instance: str
@@ -93,6 +94,7 @@ class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     ttl: float = USUAL_TTL
     released: Released | None = None
     meta: dict[str, Any] = {}
+    root: str = ""
     format: int = FORMAT
     extra: dict[str, Any] = {}
 
@@ -103,7 +105,7 @@ class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PresenceRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One running instance, owner or not. Static; proven by dialling. `started` in wall seconds."""
+    """One running instance, owner or not. Proven by dialling. `started` in wall seconds, `root` as in a lease."""
 
     instance: str
     endpoint: str
@@ -118,6 +120,7 @@ class PresenceRecord(msgspec.Struct, frozen=True, kw_only=True):
     protocol_max: int = 0
     version: str = ""
     started: float = 0.0
+    root: str = ""
     ended: Ended | None = None
     format: int = FORMAT
     extra: dict[str, Any] = {}
@@ -144,12 +147,12 @@ def encode(record: LeaseRecord | PresenceRecord) -> bytes:
     return text.ljust((len(text) // PAD_BYTES + 2) * PAD_BYTES - 1) + b"\n"
 
 
-def decode_lease(data: bytes, epoch: int) -> LeaseRecord:
-    """The record in a file named `epoch`; the name is what counts. Raises RecordUnreadable."""
+def decode_lease(data: bytes, epoch: int | None) -> LeaseRecord:
+    """The record in a file named `epoch`; the name is what counts, where it says one. Raises RecordUnreadable."""
     record = _decode(data, LeaseRecord)
     if not LEAST_TTL <= record.ttl <= LONGEST_TTL:
         raise RecordUnreadable(f"ttl {record.ttl}")
-    return record if record.epoch == epoch else msgspec.structs.replace(record, epoch=epoch)
+    return record if epoch in (None, record.epoch) else msgspec.structs.replace(record, epoch=epoch)
 
 
 def decode_presence(data: bytes) -> PresenceRecord:

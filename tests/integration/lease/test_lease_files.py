@@ -174,10 +174,24 @@ def test_a_record_of_a_newer_version_is_respected(root: DataRoot) -> None:
 
 
 def test_foreign_names_in_the_folder_mean_nothing(root: DataRoot) -> None:
-    for name in ("x.lease", "-3.lease", "7.lease.bak", ".8.lease.u.tmp", "٣.lease", "lease"):
+    for name in ("x.lease", "-3.lease", "7.lease.bak", ".8.lease.u.tmp", "٣.lease", "lease", "007.lease",
+                 f"{2**63}.lease", f"{2**63 - 1}.lease", "0.lease"):  # fmt: skip
         (root.owner / name).write_bytes(b"?")
+    os.mkfifo(root.owner / "5.lease")
+    (root.owner / "6.lease").mkdir()
+    (root.owner / "8.lease").symlink_to("/dev/zero")
+    (root.owner / "9.lease").symlink_to("9.lease")
+    (root.owner / "10.lease").symlink_to("nowhere")
     assert files.list_epochs(root) == []
+    assert len(files.odd_entries(root)) == 12
     assert contender(root, "a").look().standing == "none"
+
+
+def test_numbers_under_which_something_odd_stands_are_left_out(root: DataRoot) -> None:
+    (root.owner / "1.lease").symlink_to("nowhere")
+    (root.owner / "2.lease").mkdir()
+    os.mkfifo(root.owner / "3.lease")
+    assert take(contender(root, "a"), "a").record.epoch == 4
 
 
 def test_an_emptied_folder_is_watched_before_it_counts_as_free(root: DataRoot) -> None:
@@ -581,9 +595,10 @@ def test_the_change_key_changes_with_each_record_and_only_then(root: DataRoot) -
     assert not changed()
     one = published(root, "a")
     assert changed()
-    taken = take(contender(root, "a"), "a")
+    owner = contender(root, "a")
+    taken = take(owner, "a")
     assert changed()
-    LeaseFolder(root, "a").rewrite(msgspec.structs.replace(taken.record, sequence=2))
+    owner.folder.rewrite(msgspec.structs.replace(taken.record, sequence=2))
     assert changed()
     assert not changed()
     one.withdraw("stop", 1.0)

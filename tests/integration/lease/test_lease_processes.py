@@ -264,16 +264,24 @@ def test_a_contender_on_another_host_name_takes_no_living_owner_for_dead(start: 
     assert owner.ask("confirm")["epoch"] == epoch
 
 
-def test_a_deleted_lease_folder_comes_back_with_the_next_renewal(data_root: DataRoot, start: Start) -> None:
+@pytest.mark.parametrize("also", [(), ("owner.lease",), ("owner.lease", "local.db", "local.db-wal", "local.db-shm")])
+def test_an_owner_whose_folder_is_deleted_gives_up_before_another_owns(
+    data_root: DataRoot, start: Start, also: tuple[str, ...]
+) -> None:
     owner = start()
     epoch = owner.ask("ensure")["epoch"]
     contender = start()
-    for path in data_root.owner.iterdir():
-        path.unlink()
+    for path in [*data_root.owner.iterdir(), *(data_root.path / name for name in also)]:
+        path.unlink(missing_ok=True)
     data_root.owner.rmdir()
-    assert contender.ask("ensure")["error"] == "not_owner"
-    _until(lambda: reader.survey(data_root).owner is not None)
-    assert owner.ask("confirm")["epoch"] == epoch
+    began = time.monotonic()
+    while "epoch" not in (answer := contender.ask("ensure")):
+        assert answer["error"] == "not_owner"
+        if not owner.ask("status")["valid"]:
+            owner.ask("release lost")
+        assert time.monotonic() - began < 20
+    assert not owner.ask("status")["valid"]
+    assert answer["epoch"] > epoch
 
 
 POINTS = [

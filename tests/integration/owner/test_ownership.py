@@ -17,7 +17,7 @@ import pytest
 from modeld.owner import predecessor
 from modeld.owner.ownership import Ownership
 from modeld.store.store import Store
-from shared.errors import DiskFull, NotOwner
+from shared.errors import DiskFull, NotOwner, RootUnusable
 from shared.lease import files, identity, reader
 from shared.lease.record import Identity, LeaseRecord, Meta, Released, Worker, encode
 from shared.paths import DataRoot
@@ -167,19 +167,58 @@ async def test_a_worker_that_cannot_be_seen_is_waited_out(root: DataRoot, make: 
     assert anyio.current_time() - started >= SETTINGS.worker_watchdog
 
 
-def test_a_reused_pid_is_never_killed() -> None:
+def test_a_reused_pid_is_never_killed(tmp_path: Path) -> None:
     me = identity.current()
     with subprocess.Popen(SLEEPER) as other:
         stale = Worker(**{**msgspec.structs.asdict(me), "pid": other.pid, "start_token": "1"})
         predecessor.clear(stale, me, watchdog=30.0)
-        assert not predecessor.evict(Identity(**msgspec.structs.asdict(stale)), me)
+        assert not predecessor.evict(Identity(**msgspec.structs.asdict(stale)), me, tmp_path / "local.db")
         assert other.poll() is None
         other.kill()
 
 
-def test_this_process_never_evicts_itself() -> None:
+def test_this_process_never_evicts_itself(tmp_path: Path) -> None:
     me = identity.current()
-    assert not predecessor.evict(me, me)
+    assert not predecessor.evict(me, me, tmp_path / "local.db")
+
+
+LOCKER = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], isolation_level=None); db.execute('BEGIN IMMEDIATE'); "
+LOCKER += "print('locked', flush=True); sys.stdin.read()"
+
+
+@pytest.mark.parametrize("released", [True, False])
+async def test_nobody_is_killed_for_a_lock_that_a_third_program_holds(
+    root: DataRoot, make: Make, released: bool
+) -> None:
+    files.prepare(root)
+    Store(root).take_over("old", 1)
+    with (
+        subprocess.Popen(SLEEPER) as owner,
+        subprocess.Popen(
+            [sys.executable, "-c", LOCKER, str(root.database)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as third,
+    ):
+        try:
+            assert third.stdout is not None
+            third.stdout.readline()
+            me = {**msgspec.structs.asdict(identity.current()), "pid": owner.pid}
+            me["start_token"] = identity.start_token(owner.pid) or ""
+            mark = Released(reason="stop", at=0.0) if released else None
+            record = LeaseRecord(instance="x", epoch=1, sequence=3, ttl=0.2, released=mark, **me)
+            (root.owner / "1.lease").write_bytes(encode(record))
+            one = await make()
+            with anyio.fail_after(15):
+                while True:
+                    with pytest.raises((NotOwner, RootUnusable)) as told:
+                        await one.ensure()
+                    if issubclass(told.type, RootUnusable):
+                        break
+                    await anyio.sleep(0.05)
+            assert "locked" in str(told.value)
+            assert owner.poll() is None
+        finally:
+            owner.kill()
+            third.kill()
 
 
 class FullStore(Store):
@@ -208,7 +247,16 @@ async def test_the_epoch_is_above_the_one_in_the_database(root: DataRoot, make: 
     store.take_over("old", 30)
     store.let_go()
     one = await make()
-    assert (await one.ensure()).number == 31
+    with pytest.raises(NotOwner):  # it knows of an owner whose record is gone: that is watched first
+        await one.ensure()
+    with anyio.fail_after(30):
+        while one.epoch is None:
+            await anyio.sleep(0.05)
+            try:
+                await one.ensure()
+            except NotOwner:
+                continue
+    assert one.epoch.number == 31
 
 
 async def test_a_new_endpoint_is_published_in_the_lease(root: DataRoot, make: Make) -> None:
