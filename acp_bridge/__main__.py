@@ -20,7 +20,7 @@ def main() -> None:
         _leave(serve(source, output))
     try:
         from acp_bridge.cli.app import run
-        from shared.console import command
+        from shared.text.console import command
 
         code = command("acp-bridge", lambda: run(sys.argv[1:]))
     except KeyboardInterrupt:  # also while the imports run

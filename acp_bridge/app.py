@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Protocol
 import anyio
 
 from acp_bridge.process.process_exit import stop_at_signals, stop_with_parent
-from shared.console import guard_streams
-from shared.defect import Places
+from shared.diagnosis.defect import Places
 from shared.endpoint.stdio import stdio_stream
 from shared.errors import ModeldError
 from shared.paths import config_file, data_root
 from shared.settings import Settings, load_settings
+from shared.text.console import guard_streams
 
 if TYPE_CHECKING:
     from anyio.abc import ByteStream
@@ -36,8 +36,8 @@ def make_core(root: DataRoot, settings: Settings, client: Callable[[], str] | No
     from acp_bridge.providers.listcache import FILE_NAME, ListCache
     from acp_bridge.providers.registry import Providers
     from shared.clock import SystemClock
-    from shared.installed import ImportGuard, Installed
-    from shared.lease import identity
+    from shared.diagnosis.installed import ImportGuard, Installed
+    from shared.lease.process import identity
     from shared.protocol import api
     from shared.version import __version__
 

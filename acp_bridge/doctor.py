@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shared.finding import Finding
+from shared.diagnosis.finding import Finding
 
 if TYPE_CHECKING:
     from acp_bridge.conversations.store import Store

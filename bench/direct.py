@@ -68,7 +68,7 @@ class Direct:
         return self._run(tokens, wanted["tokens"])
 
     def _run(self, tokens: list[int], count: int) -> dict[str, float]:
-        from modeld.engine.sampling import decode_options
+        from modeld.worker.sampling import decode_options
         from shared.protocol.api import Sampling
 
         # sampled as a turn is that asks for nothing: a greedy pick would cost less

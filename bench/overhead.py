@@ -14,12 +14,12 @@ from bench.table import Table
 from clients.home import Home
 from clients.schema import LateCheck
 from clients.wire import user
-from modeld.engine.chat import Chat
-from modeld.engine.gate import Activity
-from modeld.engine.guard import RenderGuard
-from modeld.engine.messages import Emitted, Turn
-from modeld.engine.turn import TurnRunner
-from modeld.engine.wire import frame
+from modeld.pipe.frames import frame
+from modeld.pipe.messages import Emitted, Turn
+from modeld.worker.chat import Chat
+from modeld.worker.template_limits import RenderGuard
+from modeld.worker.turn import TurnRunner
+from modeld.worker.turn_gate import Activity
 from shared.protocol.api import Event, Sampling
 
 ROUNDS = 12

@@ -18,7 +18,7 @@ from clients.bridge import Bridge
 from clients.home import Home
 from clients.schema import LateCheck
 from clients.wire import Wire, user
-from modeld.engine.host import BARRIER_SPINS
+from modeld.host.worker_host import BARRIER_SPINS
 
 PAIRS = int(os.environ.get("BENCH_PAIRS", "12"))
 #: pieces of text after which a measured turn is stopped, as an editor would
@@ -259,7 +259,7 @@ def _resident(home: Home) -> int:
     total = 0
     for process in home.processes():
         try:
-            if "modeld.engine.worker" in " ".join(process.cmdline()):
+            if "modeld.worker.process" in " ".join(process.cmdline()):
                 total += process.memory_info().rss
         except psutil.Error:
             continue

@@ -16,17 +16,17 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(arguments: list[str] | None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     if given[:1] == ["serve"]:  # the start path: no other command's code
-        from modeld.cli.serve import main as serve
+        from modeld.cli.commands.serve import main as serve
 
         return serve(given[1:])
     if given[:1] == ["complete"]:
-        from modeld.cli.completion import complete
+        from modeld.cli.commands.completion import complete
 
         return complete(given[1:])
     if given[:1] in (["acp"], ["lsp"]):
         return _bridge(given)
     from modeld.cli.app import run
-    from shared.console import command
+    from shared.text.console import command
 
     return command("modeld", lambda: run(given))
 

@@ -13,16 +13,16 @@ import anyio.to_thread
 
 from modeld import signals
 from modeld.instance import Instance
-from modeld.inventory import fit_texts, keep_checksums
-from modeld.jobs import Jobs
-from modeld.logfile import LogFile, rotated
+from modeld.library.inventory import fit_texts, keep_checksums
+from modeld.library.jobs import Jobs
+from modeld.log.logfile import LogFile, rotated
 from modeld.memory.probe import host_memory
-from modeld.notify import notify
-from modeld.records import StoreRecords
 from modeld.rpc.handles import Handles
 from modeld.rpc.server import Server
-from modeld.slot import events as ev
+from modeld.service.notify import notify
+from modeld.slot.core import events as ev
 from modeld.slot.driver import Slot
+from modeld.store.slot_records import StoreRecords
 from modeld.store.store import Store
 from modeld.succession import Succession
 from shared.catalog.library import Library
@@ -33,7 +33,7 @@ from shared.protocol import api
 from shared.version import __version__
 
 if TYPE_CHECKING:
-    from modeld.engine.host import WorkerHost
+    from modeld.host.worker_host import WorkerHost
     from modeld.owner.ownership import OwnershipEvent
     from shared.paths import DataRoot
     from shared.settings import Settings
@@ -88,7 +88,7 @@ class Daemon:
         )
         self.slot.connected = lambda: self.server.editors
         self.slot.is_connected = self.server.has
-        from modeld.counting import Counter
+        from modeld.host.counting import Counter
 
         self.counter = Counter(self.slot, self._start_helper, self._spawn)
         self.jobs = Jobs(root, self.library, self.slot, self._spawn)
@@ -235,7 +235,7 @@ class Daemon:
 
     async def _start_helper(self) -> WorkerHost:
         """A process that holds no weights, which any instance may have."""
-        from modeld.engine.host import WorkerHost
+        from modeld.host.worker_host import WorkerHost
 
         return await WorkerHost.start(self.backend, self.settings, rotated(self.root.logs / "worker.log"))
 
@@ -362,8 +362,8 @@ class Daemon:
     async def inventory(self, *, live_only: bool) -> api.LibraryResult:
         """The library's rows with the live state; `live_only`: those that this daemon can serve."""
         from modeld.engine.backends import available
-        from shared.catalog.capability import Serveable
-        from shared.catalog.rows import Live, library_rows, picker_rows
+        from shared.catalog.advertised.capability import Serveable
+        from shared.catalog.advertised.rows import Live, library_rows, picker_rows
 
         if self.clock.awake() - self._refreshed > REFRESH_SECONDS:
             self._refreshed = self.clock.awake()

@@ -16,8 +16,9 @@ from modeld.owner.devices import Devices
 from modeld.owner.ownership import Ownership
 from shared.endpoint.endpoint import listen
 from shared.endpoint.folder import runtime_folder, user_folder
-from shared.lease import files, identity
+from shared.lease import files
 from shared.lease.presence import Presence
+from shared.lease.process import identity
 from shared.lease.record import Meta, PresenceRecord
 from shared.protocol import api
 from shared.version import __version__

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from shared.installed import Installed
+from shared.diagnosis.installed import Installed
 
 if TYPE_CHECKING:
     from modeld.daemon import Daemon

@@ -22,8 +22,8 @@ from shared.errors import (
     SlotGenerationStale,
     WaitTimeout,
 )
-from shared.shown import one_line
-from shared.words import is_text
+from shared.text.shown import one_line
+from shared.text.words import is_text
 
 OK = 0
 FAILED = 1
@@ -82,13 +82,13 @@ def ended(program: str, arguments: Sequence[str], work: Callable[[], int]) -> in
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        raise  # the reader of our output has gone: `shared.console` ends this without a word
+        raise  # the reader of our output has gone: `shared.text.console` ends this without a word
     except OSError as error:
         told = one_line(f"{error.filename or 'the system'}: {error.strerror or error}")
         sys.stderr.write(f"{program}: {told}\n")
         return FAILED
     except Exception as error:
-        from shared.defect import frames, report
+        from shared.diagnosis.defect import frames, report
 
         sys.stderr.write(frames(error))
         report(program, " ".join(arguments[:1]), error)

@@ -66,8 +66,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from shared.shown import one_line
-from shared.words import START_MODELD, size_text, switch_sentence, use_sentence
+from shared.text.shown import one_line
+from shared.text.words import START_MODELD, size_text, switch_sentence, use_sentence
 
 
 class ModeldError(Exception):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any, NamedTuple
 
-from modeld.engine.host import WorkerHost
-from modeld.engine.messages import Account, Turn
+from modeld.host.worker_host import WorkerHost
+from modeld.pipe.messages import Account, Turn
 from shared.protocol.api import Event, Sampling, TextDelta
 
 WORDS = ("time", "year", "people", "way", "day", "man", "thing", "woman", "life", "child", "world", "school")

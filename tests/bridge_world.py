@@ -14,8 +14,8 @@ from bridge_fakes import FakeDaemon
 from clients.bridge import Answerer, Bridge, allow_once, private_environment
 from clients.npm import node_modules
 from clients.schema import WireCheck
-from shared.lease import identity
 from shared.lease.presence import Presence
+from shared.lease.process import identity
 from shared.lease.record import PresenceRecord
 from shared.paths import DataRoot
 

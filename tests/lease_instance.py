@@ -22,8 +22,9 @@ from modeld.owner.ownership import Ownership
 from modeld.store.store import Store
 from shared.clock import SystemClock
 from shared.errors import ModeldError
-from shared.lease import disk, identity
+from shared.lease import disk
 from shared.lease.presence import Presence
+from shared.lease.process import identity
 from shared.lease.record import Meta, PresenceRecord
 from shared.paths import data_root
 from shared.settings import load_settings

@@ -10,8 +10,8 @@ from bridge_fakes import TOKEN, FakeDaemon
 from clients.bridge import private_environment
 from clients.editor import Editor
 from modeld_process import Modeld, write_models, write_script
-from shared.lease import identity
 from shared.lease.presence import Presence
+from shared.lease.process import identity
 from shared.lease.record import PresenceRecord
 from shared.paths import DataRoot
 

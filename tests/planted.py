@@ -9,13 +9,13 @@ PLACES = {
     "template": "modeld.template.render:Template.render",
     "shape": "modeld.template.render:adapt",
     "text to tokens": "modeld.engine.llama.engine:LlamaEngine.tokenize",
-    "tool schema": "modeld.engine.turn:tool_grammar",
+    "tool schema": "modeld.worker.turn:tool_grammar",
     "detokenizer": "modeld.engine.llama.engine:LlamaEngine.piece",
     "characters": "modeld.output.utf8:Utf8Decoder.feed",
     "stop strings": "modeld.output.stops:StopFilter.feed",
     "parser": "modeld.output.parser:OutputParser.feed",
     "end of the output": "modeld.output.parser:OutputParser.finish",
-    "event stream": "modeld.engine.stream:EventStream.add",
+    "event stream": "modeld.worker.stream:EventStream.add",
 }
 ENGINE = {
     "prefix": "modeld.engine.llama.engine:LlamaEngine.ensure_prefix",
@@ -24,7 +24,7 @@ ENGINE = {
 
 _SITE = """
 import sys
-if "modeld.engine.worker" in sys.orig_argv:
+if "modeld.worker.process" in sys.orig_argv:
     import functools, importlib, time
     ARMED, PLACES = {armed!r}, {places!r}
     calls = {{}}

@@ -32,9 +32,9 @@ from modeld.engine.contract import (
     SpecialTokens,
 )
 from modeld.engine.footprint import resident_bytes
-from modeld.engine.forgetful import KeepsNothing
+from modeld.engine.no_kv_parking import KeepsNothing
 from modeld.engine.prefix import common_prefix
-from modeld.output.grammar_values import Opened
+from modeld.output.grammar.values import Opened
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
 from shared.errors import EngineFailed, ModelLoadFailed, UnsupportedFeature
 

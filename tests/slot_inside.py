@@ -9,12 +9,12 @@ from typing import Any
 
 import anyio
 
-from modeld.engine.host import WorkerHost
+from modeld.host.worker_host import WorkerHost
 from modeld.memory.policy import Arithmetic, DeviceMemory, Footprint
 from modeld.memory.probe import host_memory
 from modeld.slot import operations
-from modeld.slot.desk import Client, Permission
 from modeld.slot.driver import Slot
+from modeld.slot.scheduler import Client, Permission
 from shared.catalog.library import Library
 from shared.clock import SystemClock
 from shared.paths import DataRoot

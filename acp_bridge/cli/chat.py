@@ -21,8 +21,7 @@ from anyio.streams.stapled import StapledByteStream
 from acp_bridge.faces.acp.methods.session_prompt import META
 from acp_bridge.turn.model.switch_question import DECLINE, SWITCH
 from shared import codes
-from shared.console import LiveLine, draw
-from shared.defect import sole
+from shared.diagnosis.defect import sole
 from shared.errors import ModeldError, ModelNotFound
 from shared.protocol.faults import BadAnswer, InvalidParams, MethodNotFound, PeerGone
 from shared.protocol.framing import LineFramer
@@ -30,7 +29,8 @@ from shared.protocol.message import Notification
 from shared.protocol.peer import Peer
 from shared.protocol.requests import Call
 from shared.settings import load_settings
-from shared.shown import one_line, readable
+from shared.text.console import LiveLine, draw
+from shared.text.shown import one_line, readable
 
 #: How long the bridge may take to end after its input was closed.
 END_LIMIT_S = 2.0

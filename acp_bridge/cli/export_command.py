@@ -15,12 +15,12 @@ from acp_bridge.conversations.database import Listed
 from acp_bridge.conversations.export import markdown
 from acp_bridge.conversations.state import Conversation
 from acp_bridge.conversations.store import Store
-from shared.console import draw
 from shared.errors import ModeldError
-from shared.lease import identity
+from shared.lease.process import identity
 from shared.paths import data_root
-from shared.shown import one_line, readable
-from shared.words import as_text
+from shared.text.console import draw
+from shared.text.shown import one_line, readable
+from shared.text.words import as_text
 
 
 def export(options: argparse.Namespace) -> int:

@@ -15,11 +15,11 @@ from acp_bridge.app import make_core
 from acp_bridge.core.core import Core
 from acp_bridge.doctor import editor_findings, findings, provider_findings
 from shared import codes
+from shared.diagnosis.finding import Finding, lines, problems
 from shared.errors import ModeldError
-from shared.finding import Finding, lines, problems
 from shared.paths import DataRoot, config_file, data_root
 from shared.settings import load_settings
-from shared.shown import one_line
+from shared.text.shown import one_line
 
 #: How long a report waits for a complete look at the library.
 LOOK_LIMIT_S = 10.0
@@ -60,7 +60,7 @@ def doctor(*, as_json: bool, bundle: str | None = None) -> int:
 
 def _write_bundle(path: Path, found: list[Finding]) -> None:
     """The findings as a file to show to others; modeld's own report has its logs."""
-    from shared import report
+    from shared.diagnosis import report
 
     try:
         root: DataRoot | None = data_root()

@@ -11,7 +11,7 @@ import msgspec
 from acp_bridge.conversations.events import Saved
 from acp_bridge.conversations.state import MODES, Conversation
 from shared.errors import RootUnusable
-from shared.nesting import decode_json
+from shared.text.nesting import decode_json
 
 if TYPE_CHECKING:
     import sqlite3

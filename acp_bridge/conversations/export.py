@@ -27,7 +27,7 @@ from acp_bridge.conversations.events import (
     UserSaid,
 )
 from acp_bridge.conversations.state import Conversation
-from shared.shown import MESSAGE_MOST, code_span, fenced, in_markdown, title
+from shared.text.shown import MESSAGE_MOST, code_span, fenced, in_markdown, title
 
 _BOXES = {"completed": "x", "in_progress": "-", "pending": " "}
 #: What would end the target of a link before its end.

@@ -27,8 +27,8 @@ from acp_bridge.conversations import database
 from acp_bridge.conversations.database import Listed
 from acp_bridge.conversations.events import Saved
 from acp_bridge.conversations.state import Conversation
-from shared import private
 from shared.errors import ConversationBusy, DiskFull, ModeldError, RootError, RootUnusable
+from shared.system import private
 
 if TYPE_CHECKING:
     import sqlite3

@@ -26,7 +26,7 @@ from acp_bridge.conversations.events import (
 from acp_bridge.conversations.recorder import FLUSH_S, Recorder
 from acp_bridge.conversations.state import title_of
 from acp_bridge.turn.stages import Stages
-from shared.defect import sole
+from shared.diagnosis.defect import sole
 from shared.errors import ModeldError
 from shared.protocol import api
 

@@ -16,7 +16,7 @@ from acp_bridge.turn.history import RecordedHistory
 from shared.catalog.names import begun
 from shared.errors import ModeldError, NoAvailableModel, UnsupportedFeature
 from shared.protocol import api
-from shared.words import counted, size_text
+from shared.text.words import counted, size_text
 
 if TYPE_CHECKING:
     from acp_bridge.core.live import LiveConversation

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from shared import private
-from shared.nesting import decode_json
+from shared.system import private
+from shared.text.nesting import decode_json
 
 FILE_NAME = "bridge.gone"
 

@@ -9,7 +9,8 @@ from acp_bridge.daemon.client import Dialler
 from acp_bridge.daemon.departures import FILE_NAME, Departures
 from shared.client.link import dial, read_token
 from shared.client.locate import Detection, detect
-from shared.lease import identity, reader
+from shared.lease import reader
+from shared.lease.process import identity
 from shared.lease.pulse import Pulses
 
 if TYPE_CHECKING:

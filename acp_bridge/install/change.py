@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from shared.content import replace_content
+from shared.system.content import replace_content
 
 
 class Moved(Exception):

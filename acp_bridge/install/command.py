@@ -13,9 +13,9 @@ from acp_bridge.install import change
 from acp_bridge.install.change import FileChange
 from acp_bridge.install.editors import EDITORS, CannotInstall, Plan, Wanted
 from acp_bridge.install.places import Surroundings
+from shared.diagnosis.remedy import fleeting
 from shared.paths import home
-from shared.remedy import fleeting
-from shared.shown import one_line
+from shared.text.shown import one_line
 
 #: An editor's command that installs an extension and does not end is given up. Seconds.
 COMMAND_SECONDS = 120.0

@@ -12,7 +12,7 @@ from acp_bridge.conversations.forms import Form
 
 if TYPE_CHECKING:
     from acp_bridge.conversations.forms import AsksForms
-    from shared.secret import Cleaner
+    from shared.text.secret import Cleaner
 
 
 class Asking:

@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from shared.secret import (
+from shared.text.secret import (
     SECRET_NAME,
     Cleaner,
     Secret,

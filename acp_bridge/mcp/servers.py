@@ -22,9 +22,9 @@ from acp_bridge.mcp.elicitation import Asking
 from acp_bridge.mcp.names import server_names, tool_names
 from acp_bridge.mcp.secrets import ServerSecrets, request_of
 from acp_bridge.mcp.tool import McpTool, reason_of
-from shared.remedy import install_command
-from shared.secret import SecretUnusable
-from shared.shown import one_line
+from shared.diagnosis.remedy import install_command
+from shared.text.secret import SecretUnusable
+from shared.text.shown import one_line
 
 if TYPE_CHECKING:
     from acp_bridge.conversations.forms import AsksForms

@@ -13,7 +13,7 @@ from acp_bridge.conversations.events import TextItem
 from acp_bridge.conversations.face import ToolFailed
 from acp_bridge.tools.base import Outcome, Plan, ShowItems
 from acp_bridge.tools.consent.grants import tool_grant
-from shared.nesting import too_deep
+from shared.text.nesting import too_deep
 
 if TYPE_CHECKING:
     from acp_bridge.mcp.elicitation import Asking

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from acp_bridge.models.row_cache import RowCache, Seen
 from acp_bridge.models.view import Advertised
-from shared.catalog.capability import NOTHING, Serveable, serveable_backend
+from shared.catalog.advertised.capability import NOTHING, Serveable, serveable_backend
+from shared.catalog.advertised.rows import Live, hidden_reason, missing_reason, picker_rows
 from shared.catalog.entry import ModelEntry
-from shared.catalog.rows import Live, hidden_reason, missing_reason, picker_rows
 from shared.protocol import api
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from acp_bridge.models.memory_forecast import forecasts, room
-from shared.catalog.fit import Fit
-from shared.catalog.rows import Live, library_rows
+from shared.catalog.advertised.fit import Fit
+from shared.catalog.advertised.rows import Live, library_rows
 from shared.protocol.api import LibraryRow
 
 if TYPE_CHECKING:

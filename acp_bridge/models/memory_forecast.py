@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shared.catalog.fit import Fit, estimate
+from shared.catalog.advertised.fit import Fit, estimate
 
 if TYPE_CHECKING:
     from shared.catalog.entry import ModelEntry

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from shared.protocol.api import LibraryRow
-from shared.words import size_text
+from shared.text.words import size_text
 
 #: The value of the row that is current while nothing answers; never a model.
 NOTHING = "none"

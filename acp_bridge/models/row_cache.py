@@ -10,10 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from shared import private
 from shared.catalog.entry import ModelEntry
-from shared.nesting import decode_json
 from shared.protocol.api import SlotStateName, Status
+from shared.system import private
+from shared.text.nesting import decode_json
 
 #: A row has about a kilobyte: what is longer than this was not written by a bridge.
 MOST_BYTES = 16 * 1024 * 1024

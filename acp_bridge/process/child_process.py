@@ -84,7 +84,7 @@ class Leash:
 
     def _hold_in_job(self) -> None:
         if sys.platform == "win32" and self._process is not None:
-            from shared.winjob import Job
+            from shared.system.winjob import Job
 
             try:
                 self._job = Job(self._process.pid)

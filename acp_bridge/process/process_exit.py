@@ -77,7 +77,7 @@ async def stop_with_process(pid: int, stop: Callable[[], None]) -> None:
 
     Returns at once when there is no such process here: the editor may count its pids in another namespace.
     """
-    from shared.lease import identity
+    from shared.lease.process import identity
 
     token = await anyio.to_thread.run_sync(identity.start_token, pid)
     if not token:

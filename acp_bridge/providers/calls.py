@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from shared.nesting import decode_json
 from shared.protocol import api
-from shared.secret import Cleaner
+from shared.text.nesting import decode_json
+from shared.text.secret import Cleaner
 
 #: Of arguments that cannot be used, what the model is shown again.
 SHOWN = 200

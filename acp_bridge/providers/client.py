@@ -16,6 +16,7 @@ from acp_bridge.models.picker import RemoteModel
 from acp_bridge.providers.events import EVENT_BYTES, EVENT_STREAM, LIKE_STREAMS, body_of, content_type, events_of
 from acp_bridge.providers.keys import key_hint, key_of
 from acp_bridge.providers.stream import StreamReader, error_text
+from shared.diagnosis.remedy import install_command
 from shared.errors import (
     BackendUnavailable,
     ContextOverflow,
@@ -26,10 +27,9 @@ from shared.errors import (
     UnsupportedFeature,
     WaitTimeout,
 )
-from shared.nesting import decode_json
 from shared.protocol import api
-from shared.remedy import install_command
-from shared.secret import Cleaner, Secret, proxy_secrets
+from shared.text.nesting import decode_json
+from shared.text.secret import Cleaner, Secret, proxy_secrets
 
 if TYPE_CHECKING:
     import httpx2

@@ -1,7 +1,7 @@
 """Where a provider's key comes from: the environment, else the keyring of the operating system.
 
 The keyring's library is imported at the first use of an entry that is configured. A key is never in the config file,
-in arguments or in a log; what comes back from an endpoint is cleaned of it (`shared.secret`).
+in arguments or in a log; what comes back from an endpoint is cleaned of it (`shared.text.secret`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from shared.diagnosis.remedy import install_command
 from shared.errors import BackendUnavailable
-from shared.remedy import install_command
-from shared.secret import Secret, SecretUnusable, looks_secret, read_secret
+from shared.text.secret import Secret, SecretUnusable, looks_secret, read_secret
 
 if TYPE_CHECKING:
     from acp_bridge.providers.config import Provider

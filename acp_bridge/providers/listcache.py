@@ -12,8 +12,8 @@ import msgspec
 
 from acp_bridge.models.picker import RemoteModel
 from acp_bridge.providers.config import Provider
-from shared import private
-from shared.nesting import decode_json
+from shared.system import private
+from shared.text.nesting import decode_json
 
 FILE_NAME = "remote.rows"
 

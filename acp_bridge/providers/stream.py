@@ -11,9 +11,9 @@ import msgspec
 
 from acp_bridge.providers.calls import Calls
 from acp_bridge.providers.think import ThinkSplitter
-from shared.nesting import decode_json
 from shared.protocol import api
-from shared.secret import Cleaner, StreamCleaner
+from shared.text.nesting import decode_json
+from shared.text.secret import Cleaner, StreamCleaner
 
 DONE = "[DONE]"
 #: Ends by the words that servers use (OpenAI, vLLM, SGLang, TGI, Mistral, Gemini, Anthropic, Cohere), in lower case.

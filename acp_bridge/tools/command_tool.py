@@ -20,7 +20,7 @@ from acp_bridge.tools.base import Outcome, Plan, ShowItems, parameters
 from acp_bridge.tools.consent.grants import HARDENED, command_grant, looking_verb
 from acp_bridge.tools.read_tools import text
 from acp_bridge.tools.workspace import Workspace
-from shared.shown import code_span
+from shared.text.shown import code_span
 
 if TYPE_CHECKING:
     from anyio.abc import Process

@@ -11,7 +11,7 @@ from acp_bridge.tools.consent.grants import EDITS
 from acp_bridge.tools.paths import Location
 from acp_bridge.tools.read_tools import text
 from acp_bridge.tools.workspace import Workspace
-from shared.shown import one_line
+from shared.text.shown import one_line
 
 #: A longer path is cut in titles, so that what stands behind it is seen.
 NAME_LENGTH = 120

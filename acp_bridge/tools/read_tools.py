@@ -20,7 +20,7 @@ from acp_bridge.process.child_process import Leash, on_path
 from acp_bridge.tools import paths
 from acp_bridge.tools.base import Outcome, Plan, ShowItems, parameters
 from acp_bridge.tools.workspace import Workspace, read_text
-from shared.shown import code_span
+from shared.text.shown import code_span
 
 #: Folders that hold what nobody wrote by hand.
 SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", "target", ".mypy_cache"})

@@ -13,7 +13,7 @@ from acp_bridge.conversations.events import Card, CardStatus, Item, TextItem, To
 from acp_bridge.conversations.face import CannotAsk, ToolFailed
 from acp_bridge.tools.base import Outcome, Plan, Tool, schema_of
 from acp_bridge.tools.consent import permission
-from shared.nesting import decode_json
+from shared.text.nesting import decode_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

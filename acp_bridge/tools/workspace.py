@@ -15,7 +15,7 @@ import anyio.to_thread
 from acp_bridge.conversations.face import ToolFailed
 from acp_bridge.tools import paths
 from acp_bridge.tools.consent.protected_places import reason_to_ask
-from shared.content import replace_content_in
+from shared.system.content import replace_content_in
 
 if sys.platform == "win32":
     from acp_bridge.tools.parent_folder_windows import parent_folder

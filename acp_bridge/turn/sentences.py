@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.words import counted
+from shared.text.words import counted
 
 #: Told when modeld ended an answer that had become a loop.
 REPEATED = "The answer began to repeat itself and was ended. Send a message to go on."

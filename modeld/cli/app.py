@@ -33,7 +33,7 @@ def _run(arguments: list[str]) -> int:
     if options.command is None:
         parser().print_help()
         return codes.USAGE
-    handler: Command = import_module(f"modeld.cli.{options.module}").main
+    handler: Command = import_module(f"modeld.cli.commands.{options.module}").main
     return handler(options)
 
 

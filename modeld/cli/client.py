@@ -20,7 +20,7 @@ from shared.errors import ConnectionRefused, DaemonError, DaemonNotRunning, Daem
 from shared.lease.reader import Survey, survey
 from shared.protocol import api
 from shared.protocol.faults import BadAnswer, PeerGone, error_from_wire
-from shared.words import START_MODELD
+from shared.text.words import START_MODELD
 
 if TYPE_CHECKING:
     from shared.paths import DataRoot

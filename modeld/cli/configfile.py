@@ -7,9 +7,9 @@ import os
 import re
 from pathlib import Path
 
-from shared.content import replace_content
 from shared.paths import config_file
 from shared.settings import load_settings
+from shared.system.content import replace_content
 
 _LINE = re.compile(r"(?ms)^model_folders\s*=\s*\[.*?\]\s*?$")
 

@@ -11,12 +11,12 @@ import anyio
 import msgspec
 
 from modeld.cli.client import Connection, reach
-from shared.console import LiveLine
 from shared.paths import DataRoot, config_file, data_root
 from shared.protocol import api
 from shared.settings import Settings, load_settings
-from shared.shown import escaped, one_line
-from shared.words import size_text
+from shared.text.console import LiveLine
+from shared.text.shown import escaped, one_line
+from shared.text.words import size_text
 
 T = TypeVar("T")
 

@@ -11,11 +11,11 @@ import anyio
 import anyio.to_thread
 
 from modeld.cli.context import Context
-from shared import private
 from shared.errors import DaemonUnreachable
 from shared.lease import disk
 from shared.lease.reader import PresenceView, survey
-from shared.shown import one_line
+from shared.system import private
+from shared.text.shown import one_line
 
 #: From spawn to the first answer, on a cold and loaded disk.
 READY_SECONDS = 20.0
@@ -72,7 +72,7 @@ async def _mine(context: Context, pid: int) -> PresenceView | None:
 
 def _why() -> str:
     """What the doctor sees wrong with the ground, where the process could not even say it (a full disk)."""
-    from modeld.doctor import ground
+    from modeld.doctor import environment as ground
 
     wrong = [one for one in ground.root()[1] if one.verdict == "problem"]
     return "; ".join(f"{one.what} {one.text}: {one.fix}" for one in wrong)

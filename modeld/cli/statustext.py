@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from modeld.cli.context import lined
 from shared.protocol import api
-from shared.words import counted, size_text
+from shared.text.words import counted, size_text
 
 
 def text(status: api.Status) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from modeld.cli.context import lined
 from modeld.cli.statustext import age
 from shared.protocol import api
-from shared.words import size_text
+from shared.text.words import size_text
 
 #: Turns whose rates the small chart shows.
 KEPT_TURNS = 40

@@ -12,9 +12,9 @@ from modeld.cli.client import reach
 from modeld.cli.context import Context, complete
 from modeld.cli.statustext import text
 from modeld.cli.statusview import View
-from shared.console import draw
 from shared.errors import DaemonError
 from shared.protocol import api
+from shared.text.console import draw
 
 #: A picture is drawn anew this often, for the seconds in it. Seconds.
 TICK_SECONDS = 1.0

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from modeld.logfile import last_lines
-from shared import report
-from shared.finding import Finding, lines
+from modeld.log.logfile import last_lines
+from shared.diagnosis import report
+from shared.diagnosis.finding import Finding, lines
 from shared.lease.reader import survey
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from importlib.machinery import ModuleSpec
 import msgspec
 
 from shared.backends import BACKENDS, OUTSIDE
+from shared.diagnosis.remedy import install_command
 from shared.errors import BackendUnavailable
-from shared.remedy import install_command
 
 #: File of an engine that is no part of the product, and what it is called with; for `--backend scripted` alone.
 ENGINE_VARIABLE = "MODELD_SCRIPTED_ENGINE"

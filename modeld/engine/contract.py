@@ -11,7 +11,7 @@ The order within one turn is always
 and any of the last three may be left out (a warm-up decodes nothing, a cancel leaves early).
 `end_turn` comes on every path.
 
-Nothing here knows of text, templates or messages: see `modeld/engine/turn.py`.
+Nothing here knows of text, templates or messages: see `modeld/worker/turn.py`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
 
-from modeld.engine.pictures import Picture
-from modeld.engine.shelf import Shelf
-from modeld.output.grammar_values import Opened, ToolGrammar
+from modeld.engine.images import Picture
+from modeld.engine.kv_disk_cache import Shelf
+from modeld.output.grammar.values import Opened, ToolGrammar
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
 from shared.protocol.api import Sampling
 
@@ -182,7 +182,7 @@ class Sight(Protocol):
         ...
 
     def ids(self, text: str, pictures: Sequence[Picture]) -> list[int]:
-        """Ids of a rendered prompt with its marks, as `modeld.engine.pictures` writes pictures; no BOS added.
+        """Ids of a rendered prompt with its marks, as `modeld.engine.images` writes pictures; no BOS added.
 
         Safe beside a running decode. Raises PictureUnusable, UnsupportedFeature.
         """

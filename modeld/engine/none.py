@@ -16,8 +16,8 @@ from modeld.engine.contract import (
     Purpose,
     SpecialTokens,
 )
-from modeld.engine.forgetful import KeepsNothing
-from modeld.output.grammar_values import Opened
+from modeld.engine.no_kv_parking import KeepsNothing
+from modeld.output.grammar.values import Opened
 from shared.catalog.identity import RequestedIdentity
 
 

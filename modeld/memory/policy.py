@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from shared.catalog import fit
+from shared.catalog.advertised import fit
 from shared.catalog.entry import ModelEntry
 from shared.catalog.identity import AUTO, RequestedIdentity
 from shared.errors import InsufficientMemory, UnsupportedFeature

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from modeld.output.grammar_values import Opened
-from shared.nesting import too_deep
+from modeld.output.grammar.values import Opened
 from shared.protocol.api import Event, Generating, ReasoningDelta, TextDelta, Thinking, ToolCall, ToolCallDelta
+from shared.text.nesting import too_deep
 
 
 class _Trimmed:

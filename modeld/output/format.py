@@ -1,10 +1,10 @@
-"""How a model marks its reasoning and its tool calls: a value, made by `modeld.template.sniff`. Pure."""
+"""How a model marks its reasoning and its tool calls: a value, made by `modeld.template.output_format`. Pure."""
 
 from __future__ import annotations
 
 import msgspec
 
-from shared.catalog.sniff import ReasoningKind, ToolStyle
+from shared.catalog.template_detection import ReasoningKind, ToolStyle
 
 
 class OutputFormat(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ import json
 import re
 
 from modeld.output.reader import Reader, Sink, Steps
-from shared.nesting import loads_json
+from shared.text.nesting import loads_json
 
 _OUTSIDE = re.compile(r'["{}\[\],\s]')
 _INSIDE = re.compile(r'["\\\x00-\x1f]')

@@ -10,7 +10,7 @@ from typing import Any
 from modeld.output.calls import style_of
 from modeld.output.emitter import Emitter
 from modeld.output.format import OutputFormat
-from modeld.output.grammar_values import Opened
+from modeld.output.grammar.values import Opened
 from modeld.output.harmony import MARKS as HARMONY_MARKS
 from modeld.output.harmony import harmony
 from modeld.output.reader import Reader

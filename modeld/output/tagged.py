@@ -7,7 +7,7 @@ from modeld.output.calls.section import json_calls
 from modeld.output.calls.style import Style
 from modeld.output.emitter import Emitter
 from modeld.output.format import OutputFormat
-from modeld.output.grammar_values import Opened
+from modeld.output.grammar.values import Opened
 from modeld.output.markers import Markers
 from modeld.output.prose import Prose
 from modeld.output.reader import Reader, Steps

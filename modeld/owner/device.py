@@ -14,12 +14,13 @@ from typing import Literal
 
 import msgspec
 
-from modeld.owner import predecessor
+from modeld.owner import previous_worker as predecessor
 from shared.clock import Clock, SystemClock
 from shared.errors import DeviceBusy
-from shared.lease import disk, files, identity, policy
+from shared.lease import disk, files, policy
 from shared.lease.contender import Contender, Look, Taken
 from shared.lease.keeper import Keeper, KeeperEvent, LeaseLost
+from shared.lease.process import identity
 from shared.lease.record import LeaseRecord, Worker
 from shared.paths import DataRoot
 

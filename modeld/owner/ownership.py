@@ -15,18 +15,19 @@ import anyio.abc
 import anyio.to_thread
 import msgspec
 
-from modeld.owner import predecessor
-from modeld.owner.deathwatch import DeathWatch
+from modeld.owner import previous_worker as predecessor
+from modeld.owner.process_exit_watch import DeathWatch
 from modeld.owner.standby import Standby
 from modeld.owner.trace import Trace
 from modeld.store.database import StoreBusy
 from shared.clock import Clock, SystemClock
-from shared.defect import where
+from shared.diagnosis.defect import where
 from shared.endpoint.folder import user_folder
 from shared.errors import ModeldError, NotOwner, RootUnusable
-from shared.lease import disk, files, identity, policy, presence
+from shared.lease import disk, files, policy, presence
 from shared.lease.contender import Contender, Look, Taken
 from shared.lease.keeper import Keeper, KeeperEvent, LeaseLost
+from shared.lease.process import identity
 from shared.lease.record import LONGEST_TTL, LeaseRecord, Meta, Worker, meta_of
 from shared.paths import DataRoot
 from shared.protocol.api import Role

@@ -11,13 +11,13 @@ import os
 import time
 from pathlib import Path
 
-from shared import private
 from shared.endpoint.faults import FolderUnusable
 from shared.endpoint.folder import make_private, problem
 from shared.lease import disk, files
 from shared.lease.policy import Mark, Sighting
 from shared.lease.record import LeaseRecord, RecordUnreadable, decode_lease, encode
 from shared.paths import DataRoot
+from shared.system import private
 
 #: A copy this old belongs to an owner that crashed long ago. Seconds by file time.
 KEEP_SECONDS = 7 * 24 * 3600.0

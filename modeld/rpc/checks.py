@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from modeld.parts import PICTURE, WORDS
-from shared.nesting import TOO_DEEP, too_deep
+from modeld.template.message_parts import PICTURE, WORDS
 from shared.protocol.faults import InvalidParams
+from shared.text.nesting import TOO_DEEP, too_deep
 
 Text = str | None
 

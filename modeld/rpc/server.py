@@ -11,13 +11,13 @@ import anyio
 import msgspec
 
 from modeld.rpc import fence
-from modeld.slot.desk import Client
+from modeld.slot.scheduler import Client
 from shared.errors import StaleFence, Unauthenticated
 from shared.protocol import api
 from shared.protocol.faults import MethodNotFound
 from shared.protocol.framing import LineFramer
 from shared.protocol.peer import Peer
-from shared.shown import NAME_MOST, one_line
+from shared.text.shown import NAME_MOST, one_line
 
 if TYPE_CHECKING:
     from anyio.abc import ByteStream
@@ -172,7 +172,7 @@ class Server:
         return found
 
     def _defect(self, method: str, error: BaseException) -> None:
-        from shared.defect import where
+        from shared.diagnosis.defect import where
 
         self._daemon.log(f"defect in {method}: {type(error).__name__} at {where(error)}")
 

@@ -9,7 +9,7 @@ from shared.protocol.api import Event, EventParams
 
 if TYPE_CHECKING:
     from modeld.slot.driver import Slot
-    from modeld.slot.work import Work
+    from modeld.slot.job import Work
     from shared.protocol.requests import Call
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeld.slot.request import identity_of, merged, require_servable
-from shared.catalog.servable import sees
+from shared.catalog.advertised.servable import sees
 from shared.errors import BackendError, ModeldError
 from shared.protocol import api
 

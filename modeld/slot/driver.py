@@ -14,17 +14,17 @@ import anyio.abc
 import anyio.to_thread
 
 from modeld.memory import policy
-from modeld.slot import effects as fx
-from modeld.slot import events as ev
-from modeld.slot.crew import Crew, StartWorker
-from modeld.slot.desk import Desk
+from modeld.slot.core import effects as fx
+from modeld.slot.core import events as ev
+from modeld.slot.core.machine import Machine, due
 from modeld.slot.loads import Loads
-from modeld.slot.machine import Machine, due
 from modeld.slot.ports import Owner, ReadMemory, Records, Shelf
 from modeld.slot.request import active_model
+from modeld.slot.scheduler import Desk
+from modeld.slot.worker_supervisor import Crew, StartWorker
 from modeld.turn.lease import LeaseTable
 from modeld.turn.queue import Resident
-from shared.defect import where
+from shared.diagnosis.defect import where
 from shared.errors import (
     ModeldError,
     ModelLoadFailed,

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.to_thread
 
-from modeld.engine.messages import Load
 from modeld.memory import policy
 from modeld.memory.probe import private_bytes
-from modeld.slot import effects as fx
-from modeld.slot import events as ev
+from modeld.pipe.messages import Load
+from modeld.slot.core import effects as fx
+from modeld.slot.core import events as ev
+from modeld.slot.job import Stopped, Work
 from modeld.slot.planner import Planner
 from modeld.slot.ports import ReadMemory
 from modeld.slot.projectors import Projectors
 from modeld.slot.rejections import Rejections
 from modeld.slot.request import identity_of, merged, require_servable
-from modeld.slot.work import Stopped, Work
 from modeld.turn.queue import fits
 from shared.errors import InsufficientMemory, ModeldError, ModelLoadFailed, from_wire
 from shared.lease.crashpoint import crash_point

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import anyio
 
-from modeld.engine.messages import SPARE, Done, Embed, Fill, Job, TrimParked, Turn, Warm
-from modeld.logline import fields_line, turn_line
-from modeld.parts import holds_pictures
-from modeld.slot import events as ev
+from modeld.log.logline import fields_line, turn_line
+from modeld.pipe.messages import SPARE, Done, Embed, Fill, Job, TrimParked, Turn, Warm
+from modeld.slot.core import events as ev
+from modeld.slot.job import Stopped, Work
 from modeld.slot.request import bounded
-from modeld.slot.work import Stopped, Work
+from modeld.template.message_parts import holds_pictures
 from modeld.turn.reaper import EngineTruth, Reaper
 from modeld.turn.stillness import Standing, Stillness
 from shared.errors import EngineFailed, ModeldError, ModelLoadFailed, SlotGenerationStale
@@ -20,7 +20,7 @@ from shared.lease.crashpoint import crash_point
 from shared.protocol import api
 
 if TYPE_CHECKING:
-    from modeld.engine.host import WorkerHost
+    from modeld.host.worker_host import WorkerHost
     from modeld.slot.driver import Slot
     from modeld.turn.lease import TurnLease
     from shared.catalog.entry import ModelEntry

@@ -10,12 +10,12 @@ import anyio
 import anyio.to_thread
 
 from modeld.engine.backends import installed_version
-from modeld.engine.messages import Loaded
-from modeld.engine.plan import Sizes, ask_engine
+from modeld.host.load_plan import Sizes, ask_engine
 from modeld.memory import policy
+from modeld.pipe.messages import Loaded
 from modeld.slot.ports import ReadMemory
 from modeld.slot.request import footprint_key
-from shared.catalog import fit
+from shared.catalog.advertised import fit
 from shared.errors import UnsupportedFeature
 from shared.protocol import api
 

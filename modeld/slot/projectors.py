@@ -13,7 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from shared.catalog.entry import ModelEntry
-from shared.catalog.several import sight_path
+from shared.catalog.multi_graph import sight_path
 
 Signature = tuple[int, int, int] | None
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+from shared.catalog.advertised.servable import sees, served_by
 from shared.catalog.entry import ModelEntry
 from shared.catalog.identity import AUTO, RequestedIdentity, ResolvedIdentity
-from shared.catalog.servable import sees, served_by
-from shared.catalog.several import sight_path
+from shared.catalog.multi_graph import sight_path
+from shared.diagnosis.remedy import install_command
 from shared.errors import BackendMismatch, BackendUnavailable, ModelLoadFailed
 from shared.protocol.api import ActiveModel, LoadConfig, Sampling
-from shared.remedy import install_command
 from shared.settings import Settings
 
 

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Literal
 
 import anyio
 
-from modeld.engine.messages import Decode, Done, EndSteps, EnsurePrefix, Job, PrefillSuffix
-from modeld.logline import turn_line
+from modeld.log.logline import turn_line
+from modeld.pipe.messages import Decode, Done, EndSteps, EnsurePrefix, Job, PrefillSuffix
+from modeld.slot.job import Stopped, Work
 from modeld.slot.operations import OnWorker, Operation, turn_result
 from modeld.slot.request import bounded
-from modeld.slot.work import Stopped, Work
 from shared.errors import EngineFailed, ModelBusy, ModeldError, SessionClosed, SlotGenerationStale
 from shared.protocol import api
 from shared.protocol.faults import InvalidParams, RequestCancelled
 
 if TYPE_CHECKING:
-    from modeld.slot.desk import Client, Permission
     from modeld.slot.driver import Slot
+    from modeld.slot.scheduler import Client, Permission
     from shared.catalog.entry import ModelEntry
 
 StepName = Literal["ensure_prefix", "prefill_suffix", "decode"]

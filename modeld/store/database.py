@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import quote
 
 from modeld.store import schema
-from shared import private
 from shared.errors import DiskFull, ModeldError, RootUnusable
 from shared.lease import disk
+from shared.system import private
 
 if TYPE_CHECKING:
     import sqlite3

@@ -11,9 +11,9 @@ import msgspec
 
 from modeld.output.format import OutputFormat
 from modeld.template.default import CHATML, END_TEXTS, MISSING
+from modeld.template.output_format import Sniffed, sniff
 from modeld.template.sandbox import OUTPUT_LIMIT, Given, Sandbox, TemplateRefused, given, tojson
 from modeld.template.shape import Escape, Shape, adapt, unescaped
-from modeld.template.sniff import Sniffed, sniff
 from shared.errors import TemplateFailed
 
 _LEVELS = frozenset({"minimal", "low", "medium", "high", "max"})

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from modeld import parts
+from modeld.template import message_parts as parts
 from modeld.template.teach import call_as_text, result_as_text, tools_as_text
-from shared.nesting import loads_json
+from shared.text.nesting import loads_json
 
 #: Takes contents (any JSON value) and gives what is rendered in their place.
 Escape = Callable[[Any], Any]

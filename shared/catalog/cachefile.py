@@ -13,10 +13,10 @@ from pathlib import Path
 
 import msgspec
 
-from shared import private
 from shared.catalog.fingerprint import long_path
 from shared.catalog.group import FileRecord
 from shared.catalog.scan import Candidate
+from shared.system import private
 
 MAGIC = b"modeld-library 2\n"
 MAX_BYTES = 64 * 1024 * 1024

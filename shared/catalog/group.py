@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from shared.catalog import names
+from shared.catalog.advertised.servable import backends
 from shared.catalog.entry import Facts, ModelEntry
-from shared.catalog.places import RANK
 from shared.catalog.scan import Candidate
-from shared.catalog.servable import backends
-from shared.shown import NAME_MOST, one_line
+from shared.catalog.sources import RANK
+from shared.text.shown import NAME_MOST, one_line
 
 _PROJECTOR_ORDER = ("F16", "BF16", "Q8_0", "F32")
 

@@ -22,15 +22,15 @@ from shared.catalog import cachefile, names
 from shared.catalog.entry import ModelEntry
 from shared.catalog.fingerprint import checksum
 from shared.catalog.group import FileRecord, Found, entries, single
-from shared.catalog.own import own_records
-from shared.catalog.places import known_places
+from shared.catalog.pulled_record import own_records
 from shared.catalog.reader import read_record
 from shared.catalog.scan import Candidate, Scan
+from shared.catalog.sources import known_places
 from shared.clock import Clock, SystemClock
 from shared.errors import ModelLoadFailed, ModelNotFound
 from shared.paths import DataRoot
 from shared.settings import Settings
-from shared.shown import one_line
+from shared.text.shown import one_line
 
 FIRST_WAIT = 1.0
 MAX_AGE = 10.0

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 
 from shared.catalog.entry import Facts
-from shared.catalog.facts import facts_of
 from shared.catalog.fingerprint import fingerprint, long_path
-from shared.catalog.gguf import Header, read_header
+from shared.catalog.formats.facts import facts_of
+from shared.catalog.formats.gguf import Header, read_header
+from shared.catalog.formats.openvino import read_folder
+from shared.catalog.formats.window import HeaderRejected
 from shared.catalog.group import FileRecord
-from shared.catalog.openvino import read_folder
 from shared.catalog.scan import Candidate, graphs
-from shared.catalog.window import HeaderRejected
 
 
 def read_gguf(path: str, *, first: bool = False) -> Header:

@@ -16,8 +16,8 @@ import msgspec
 
 from shared.catalog.entry import Format, Source
 from shared.catalog.fingerprint import long_path
-from shared.catalog.places import Place
-from shared.nesting import decode_json
+from shared.catalog.sources import Place
+from shared.text.nesting import decode_json
 
 MAX_DEPTH = 12
 MAX_ENTRIES = 100_000

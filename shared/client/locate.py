@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from shared.catalog.capability import RACE_S
+from shared.catalog.advertised.capability import RACE_S
 from shared.errors import (
     DaemonError,
     DaemonNotInstalled,
@@ -21,7 +21,7 @@ from shared.errors import (
     DaemonUnreachable,
 )
 from shared.lease.reader import LeaseView, PresenceView, Survey
-from shared.words import START_MODELD
+from shared.text.words import START_MODELD
 
 State = Literal["running", "not_running", "restarting", "stale", "unreachable", "not_installed"]
 #: Reasons of a release after which the next owner is on its way.

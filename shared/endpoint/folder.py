@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shared import private
 from shared.endpoint.faults import FolderUnusable
+from shared.system import private
 
 if TYPE_CHECKING:
     from shared.paths import DataRoot

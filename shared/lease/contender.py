@@ -10,9 +10,9 @@ from shared.clock import Clock
 from shared.lease import policy
 from shared.lease.crashpoint import crash_point
 from shared.lease.files import LeaseFolder
-from shared.lease.identity import liveness
 from shared.lease.place import PlaceLost
 from shared.lease.policy import Sighting, Standing, Watched
+from shared.lease.process.identity import liveness
 from shared.lease.record import USUAL_TTL, Identity, LeaseRecord, Released, Worker
 
 #: A step between two looks counts for this part of the ttl at most (see policy.observe).

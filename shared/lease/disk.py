@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
-from shared import private
 from shared.errors import DiskFull, RootUnusable
+from shared.system import private
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 #: A file stands where a folder has to be.

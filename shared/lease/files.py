@@ -11,14 +11,15 @@ from typing import Protocol
 
 import msgspec
 
-from shared import private
 from shared.errors import NetworkFilesystem, RootUnusable
-from shared.lease import disk, identity, policy
+from shared.lease import disk, policy
 from shared.lease.netfs import network_kind
 from shared.lease.place import Place, PlaceLost, name_of
 from shared.lease.policy import Mark, Sighting
+from shared.lease.process import identity
 from shared.lease.record import LeaseRecord, RecordUnreadable, decode_lease, encode
 from shared.paths import DataRoot
+from shared.system import private
 
 _SUFFIX = ".lease"
 #: An epoch as we write it: no sign, no leading zero, and far below what SQLite's integers hold.

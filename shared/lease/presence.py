@@ -13,8 +13,8 @@ import msgspec
 
 from shared.lease import disk, policy
 from shared.lease.files import boot_id
-from shared.lease.identity import liveness
 from shared.lease.place import name_of
+from shared.lease.process.identity import liveness
 from shared.lease.record import (
     Ended,
     Identity,

@@ -11,7 +11,8 @@ from typing import Literal
 
 import msgspec
 
-from shared.lease import files, identity, policy, presence
+from shared.lease import files, policy, presence
+from shared.lease.process import identity
 from shared.lease.record import Identity, LeaseRecord, PresenceRecord, Worker, meta_of
 from shared.paths import DataRoot
 

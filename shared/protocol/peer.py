@@ -17,7 +17,7 @@ import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
 
-from shared.defect import reporter, sole
+from shared.diagnosis.defect import reporter, sole
 from shared.errors import MessageTooLarge, ModeldError
 from shared.protocol.faults import BadAnswer, InternalFault, InvalidRequest, PeerGone, RequestCancelled, error_from_wire
 from shared.protocol.framing import Framer, Oversized

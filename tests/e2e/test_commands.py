@@ -83,7 +83,7 @@ def test_one_active_model_slot(home: Home) -> None:
     status = home.status()
     assert status["active"]["name"] == other
     assert status["worker_pid"] != worker
-    workers = [p for p in home.processes() if "modeld.engine.worker" in " ".join(p.cmdline())]
+    workers = [p for p in home.processes() if "modeld.worker.process" in " ".join(p.cmdline())]
     assert [p.pid for p in workers] == [status["worker_pid"]], "one resident model, one worker"
 
 

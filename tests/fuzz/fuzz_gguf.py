@@ -31,13 +31,13 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent)]
 import msgspec  # noqa: E402 - after the path
 
 from gguf_bytes import ARRAY, STRING, build, model  # noqa: E402
+from shared.catalog.advertised.fit import estimate  # noqa: E402
 from shared.catalog.cachefile import CacheContent  # noqa: E402
-from shared.catalog.facts import facts_of  # noqa: E402
-from shared.catalog.fit import estimate  # noqa: E402
-from shared.catalog.gguf import read_header  # noqa: E402
+from shared.catalog.formats.facts import facts_of  # noqa: E402
+from shared.catalog.formats.gguf import read_header  # noqa: E402
+from shared.catalog.formats.window import HeaderRejected  # noqa: E402
 from shared.catalog.group import FileRecord, Found, entries  # noqa: E402
 from shared.catalog.scan import Candidate  # noqa: E402
-from shared.catalog.window import HeaderRejected  # noqa: E402
 
 CORPUS = HERE / "gguf"
 CASES = CORPUS / "cases.txt"

@@ -27,8 +27,8 @@ from modeld.output.calls import STYLES  # noqa: E402 - after the path
 from modeld.output.format import OutputFormat  # noqa: E402
 from modeld.output.parser import OutputParser, format_marks  # noqa: E402
 from modeld.output.reader import REST  # noqa: E402
-from shared.nesting import DEEPEST, too_deep  # noqa: E402
 from shared.protocol.api import ReasoningDelta, TextDelta, ToolCallDelta  # noqa: E402
+from shared.text.nesting import DEEPEST, too_deep  # noqa: E402
 
 #: Looks and copied characters that one character or one piece may cost. Most take fewer than 10; a mark that begins a
 #: call has what follows it copied for the grammar of that call, up to `REST` characters.

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from alternation import Alternation, Sample, growth
-from modeld.engine.host import WorkerHost
-from modeld.engine.messages import Load
+from modeld.host.worker_host import WorkerHost
+from modeld.pipe.messages import Load
 from shared.catalog.identity import RequestedIdentity
 from shared.settings import Settings
 from tiny_gguf import write_tiny_gguf

@@ -38,7 +38,7 @@ from acp_bridge.faces.acp.schema import (
 from acp_bridge.faces.acp.updates import Updates, commands_update, items_of, places_of
 from shared.errors import ModeldError
 from shared.protocol.faults import BadAnswer, MethodNotFound, PeerGone
-from shared.shown import MESSAGE_MOST, TITLE_MOST, cut, escaped, in_markdown, one_line, title
+from shared.text.shown import MESSAGE_MOST, TITLE_MOST, cut, escaped, in_markdown, one_line, title
 
 if TYPE_CHECKING:
     from acp_bridge.core.core import Core

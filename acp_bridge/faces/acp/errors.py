@@ -7,7 +7,7 @@ from copy import copy
 from acp_bridge.conversations.errors import BadChoice, UnknownConversation
 from shared.errors import ModeldError
 from shared.protocol.faults import InvalidParams, ProtocolFault
-from shared.shown import in_markdown
+from shared.text.shown import in_markdown
 
 
 class SessionUnknown(ProtocolFault):

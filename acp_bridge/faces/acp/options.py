@@ -14,7 +14,7 @@ from acp_bridge.faces.acp.schema import (
 )
 from acp_bridge.models.picker import Picker
 from acp_bridge.models.thinking import NAMES, THINKING
-from shared.shown import NAME_MOST, TITLE_MOST, one_line
+from shared.text.shown import NAME_MOST, TITLE_MOST, one_line
 
 MODEL = "model"
 MODE = "mode"

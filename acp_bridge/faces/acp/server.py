@@ -11,7 +11,7 @@ import msgspec
 
 from acp_bridge.faces.acp.methods import handler_of, import_all
 from acp_bridge.faces.acp.schema import ClientCapabilities, SessionParams
-from shared.defect import reporter
+from shared.diagnosis.defect import reporter
 from shared.errors import ModeldError
 from shared.protocol.faults import MethodNotFound
 from shared.protocol.framing import LineFramer

@@ -47,7 +47,7 @@ from acp_bridge.faces.acp.schema import (
     UsageUpdate,
     UserMessageChunk,
 )
-from shared.shown import TITLE_MOST, escaped, fenced, in_markdown, one_line, title
+from shared.text.shown import TITLE_MOST, escaped, fenced, in_markdown, one_line, title
 
 _RANK = {"pending": 0, "in_progress": 1, "completed": 2, "failed": 2}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from acp_bridge.faces.lsp import wire
 from acp_bridge.turn.stages import loading_title, queue_title
 from shared.protocol import api
-from shared.shown import one_line
+from shared.text.shown import one_line
 
 if TYPE_CHECKING:
     from acp_bridge.faces.lsp.connection import EditorConnection

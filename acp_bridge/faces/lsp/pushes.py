@@ -11,13 +11,13 @@ from acp_bridge.faces.lsp.listing import listing, standing
 from acp_bridge.faces.lsp.rows import shown
 from acp_bridge.faces.lsp.state import settled, slot_progress
 from acp_bridge.turn.switched import ActiveModelWatch
+from shared.diagnosis.version_order import is_older
 from shared.version import __version__
-from shared.version_order import is_older
 
 if TYPE_CHECKING:
     from acp_bridge.core.core import Core
     from acp_bridge.faces.lsp.window import Window
-    from shared.installed import Installed
+    from shared.diagnosis.installed import Installed
     from shared.protocol import api
 
 

@@ -13,9 +13,9 @@ import msgspec
 from acp_bridge.faces.lsp import wire
 from acp_bridge.models.picker import RemoteModel, describe
 from acp_bridge.models.thinking import thinking_levels
-from shared.catalog.fit import Fit
+from shared.catalog.advertised.fit import Fit
 from shared.protocol.api import LibraryRow, Status
-from shared.shown import NAME_MOST, one_line
+from shared.text.shown import NAME_MOST, one_line
 
 RESIDENT_STATES = frozenset({"loading", "unloading", "active", "loaded"})
 

@@ -21,9 +21,9 @@ from acp_bridge.faces.lsp.connection import EditorConnection
 from acp_bridge.faces.lsp.features import Handler, code_action, handlers, inline_completion
 from acp_bridge.faces.lsp.window import Window
 from acp_bridge.process.process_exit import stop_with_process
-from shared.defect import reporter
+from shared.diagnosis.defect import reporter
+from shared.diagnosis.installed import Installed
 from shared.errors import ModeldError
-from shared.installed import Installed
 from shared.protocol.faults import InternalFault
 from shared.protocol.message import decode_params
 from shared.version import __version__

@@ -7,7 +7,7 @@ import msgspec
 from acp_bridge.faces.lsp import wire
 from shared.client.locate import Detection
 from shared.protocol import api
-from shared.words import used_by
+from shared.text.words import used_by
 
 #: States in which a person's word starts modeld.
 STARTABLE = frozenset({"not_running", "stale"})

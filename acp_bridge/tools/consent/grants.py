@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from shared.shown import code_span
+from shared.text.shown import code_span
 
 GrantKind = Literal["edits", "line", "looking", "tool"]
 

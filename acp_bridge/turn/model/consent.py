@@ -14,7 +14,7 @@ from acp_bridge.conversations.face import CannotAsk
 from acp_bridge.turn.model.switch_question import DECLINE, SWITCH_ALWAYS, WAIT, switch_question
 from shared.errors import ConsentDeclined, DaemonRestarting, ModelSwitchRequired, WaitTimeout
 from shared.protocol import api
-from shared.words import users_named
+from shared.text.words import users_named
 
 if TYPE_CHECKING:
     from acp_bridge.conversations.face import Question

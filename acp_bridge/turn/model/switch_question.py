@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from acp_bridge.conversations.face import Answer, Question
-from shared.words import switch_sentence, use_sentence, users_named
+from shared.text.words import switch_sentence, use_sentence, users_named
 
 SWITCH = "switch"
 SWITCH_ALWAYS = "switch_always"

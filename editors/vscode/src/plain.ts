@@ -1,4 +1,4 @@
-/** Text from outside, made fit for the place it is shown in, by the rules of `shared/shown.py`. Pure. */
+/** Text from outside, made fit for the place it is shown in, by the rules of `shared/text/shown.py`. Pure. */
 
 /** The editor cuts longer messages itself. */
 const MESSAGE_MOST = 1000;

@@ -18,7 +18,7 @@ from modeld.engine.contract import AbortFlag, LoadRequest
 from modeld.engine.llama.library import Library
 from modeld.engine.llama.model import LoadedContext
 from modeld.engine.llama.vocabulary import Vocabulary
-from modeld.engine.plan import Question, Sizes
+from modeld.host.load_plan import Question, Sizes
 from shared.errors import ModelLoadFailed
 
 _MIB = 1024 * 1024

@@ -19,24 +19,24 @@ from modeld.engine.contract import (
     SpecialTokens,
 )
 from modeld.engine.footprint import resident_bytes
+from modeld.engine.images import picture_end, positions, words_end, words_of_prompt
+from modeld.engine.kv_disk_cache import Shelf
 from modeld.engine.llama.devices import discrete
 from modeld.engine.llama.embedding import Embedder
-from modeld.engine.llama.heldtools import OPENER_TOKENS, HeldTools
 from modeld.engine.llama.lanes import Lane
 from modeld.engine.llama.library import Library
 from modeld.engine.llama.memory import Memory
 from modeld.engine.llama.model import FILL_TOKENS, ContextPlan, LoadedContext
 from modeld.engine.llama.resolved import resolved_identity, template_of
-from modeld.engine.llama.sampler import Batch, SamplerChain
-from modeld.engine.llama.sight import Sight, open_sight
+from modeld.engine.llama.sampling.sampler import Batch, SamplerChain
+from modeld.engine.llama.sampling.tool_call_grammar import OPENER_TOKENS, HeldTools
 from modeld.engine.llama.threads import Threads
+from modeld.engine.llama.vision import Sight, open_sight
 from modeld.engine.llama.vocabulary import Vocabulary
 from modeld.engine.llama.warm import WarmStore
-from modeld.engine.lookup import Lookup
-from modeld.engine.pictures import picture_end, positions, words_end, words_of_prompt
-from modeld.engine.shelf import Shelf
-from modeld.engine.there import there
-from modeld.output.grammar_values import Opened
+from modeld.engine.prompt_lookup import Lookup
+from modeld.engine.required import there
+from modeld.output.grammar.values import Opened
 from shared.catalog.identity import RequestedIdentity
 from shared.errors import ContextOverflow, EngineFailed, ModelLoadFailed, UnsupportedFeature
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from modeld.engine.pictures import whole
+from modeld.engine.images import whole
+from modeld.engine.kv_disk_cache import Shelved
 from modeld.engine.prefix import common_prefix
-from modeld.engine.shelf import Shelved
 
 #: A conversation cut back by less than this many tokens is not worth a copy of what is lost.
 WORTH_PARKING = 64

@@ -7,8 +7,8 @@ import mmap
 from typing import Any
 
 from modeld.engine.contract import AbortFlag
+from modeld.engine.images import positions, tokens_within
 from modeld.engine.llama.lanes import Checkpoint, Lane, Parked, State
-from modeld.engine.pictures import positions, tokens_within
 
 _WHOLE = 0  # LLAMA_STATE_SEQ_FLAGS_NONE
 _PARTIAL = 1  # LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY: window and recurrent parts alone

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from modeld.engine.contract import Aborted, AbortFlag, LoadRequest
-from modeld.engine.cores import engine_threads
+from modeld.engine.cpu_topology import engine_threads
 from modeld.engine.llama.library import Library, set_fields
 from modeld.engine.llama.memory import watch_abort
-from modeld.engine.lookup import LONGEST
+from modeld.engine.prompt_lookup import LONGEST
 from shared.catalog.identity import AUTO, RequestedIdentity
 from shared.errors import ModelLoadFailed
 
@@ -27,7 +27,7 @@ _FLASH = {AUTO: -1, False: 0, True: 1}
 
 
 class ContextPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Every number of a context, resolved. Tokens. `guesses`: evaluated beside one, at most (modeld.engine.lookup)."""
+    """Every number of a context, resolved. Tokens. `guesses`: evaluated beside one, at most (see prompt_lookup)."""
 
     num_ctx: int
     pool: int

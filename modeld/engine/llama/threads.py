@@ -7,7 +7,7 @@ from typing import Any
 
 from modeld.engine.contract import DecodeOptions
 from modeld.engine.llama.model import ContextPlan
-from modeld.engine.pace import Pace
+from modeld.engine.thread_tuning import Pace
 
 #: A prompt that is not short begins with a batch of a few tokens: on a busy machine a full one would take half a
 #: minute before the number of threads could be judged.

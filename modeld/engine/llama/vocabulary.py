@@ -6,7 +6,7 @@ import ctypes
 from typing import Any
 
 from modeld.engine.contract import SpecialTokens
-from modeld.engine.llama.retold import Retold
+from modeld.engine.llama.token_cache import Retold
 
 _PIECE_BYTES = 256
 

@@ -7,10 +7,10 @@ import mmap
 import sys
 from collections.abc import Callable, Sequence
 
+from modeld.engine.kv_disk_cache import Shelf, Shelved
 from modeld.engine.llama.lanes import WORTH_PARKING, Checkpoint, Lane, Parked, State, choose
 from modeld.engine.llama.memory import Memory
 from modeld.engine.llama.model import CHAT, FILL, FILL_TOKENS
-from modeld.engine.shelf import Shelf, Shelved
 
 #: At the end of a process nothing else wants the memory of one copy after the other.
 UNBOUNDED = sys.maxsize

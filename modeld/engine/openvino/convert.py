@@ -18,11 +18,11 @@ from typing import Any
 import msgspec
 
 from modeld.engine.openvino.library import Library, reason_of
-from modeld.engine.openvino.limit import lift_limit
-from shared import private
+from modeld.engine.openvino.tokenizer_limit import lift_limit
 from shared.catalog.fingerprint import fingerprint
 from shared.errors import DiskFull, ModelLoadFailed
-from shared.nesting import decode_json
+from shared.system import private
+from shared.text.nesting import decode_json
 
 DESCRIPTION = "conversion.json"
 #: Raised when converted models must be made anew.

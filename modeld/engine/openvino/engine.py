@@ -21,21 +21,21 @@ from modeld.engine.contract import (
     Purpose,
     SpecialTokens,
 )
-from modeld.engine.cores import engine_threads
+from modeld.engine.cpu_topology import engine_threads
 from modeld.engine.footprint import resident_bytes
-from modeld.engine.forgetful import KeepsNothing
+from modeld.engine.no_kv_parking import KeepsNothing
 from modeld.engine.openvino.convert import converted
 from modeld.engine.openvino.devices import discrete
+from modeld.engine.openvino.gguf_support import check_gguf
 from modeld.engine.openvino.library import Library, reason_of
 from modeld.engine.openvino.pipeline import Pipeline, Plan
 from modeld.engine.openvino.planning import make_plan, refuse_unsupported
-from modeld.engine.openvino.readable import check_gguf
-from modeld.engine.openvino.rows import Rows, takes_rows
-from modeld.engine.openvino.sight import Sight
+from modeld.engine.openvino.vision.image_encoder import Sight
+from modeld.engine.openvino.vision.input_embeddings import Rows, takes_rows
 from modeld.engine.openvino.vocabulary import Vocabulary
-from modeld.engine.there import there
-from modeld.output.callgrammar import any_arguments
-from modeld.output.grammar_values import Opened
+from modeld.engine.required import there
+from modeld.output.grammar.call_grammar import any_arguments
+from modeld.output.grammar.values import Opened
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
 from shared.errors import ContextOverflow, EngineFailed, ModelLoadFailed, UnsupportedFeature
 from shared.paths import data_root

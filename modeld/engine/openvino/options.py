@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from modeld.engine.contract import DecodeOptions
-from modeld.output.callgrammar import ANY_OBJECT, canonical
-from modeld.output.grammar_values import Forced, Section, ToolGrammar
-from modeld.output.schemagrammar import Endless, schema_grammar
+from modeld.output.grammar.call_grammar import ANY_OBJECT, canonical
+from modeld.output.grammar.schema_grammar import Endless, schema_grammar
+from modeld.output.grammar.values import Forced, Section, ToolGrammar
 from shared.errors import UnsupportedFeature
 
 #: min_p of one or more is "only the best token" and refused by the pipeline.

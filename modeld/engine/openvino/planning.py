@@ -10,10 +10,10 @@ from modeld.engine.contract import LoadRequest
 from modeld.engine.openvino.blocks import BLOCK
 from modeld.engine.openvino.library import CHUNK
 from modeld.engine.openvino.pipeline import Plan
+from shared.catalog.advertised.fit import KV_TYPES, kv_bytes
+from shared.catalog.advertised.servable import refusal
 from shared.catalog.entry import entry_from_facts
-from shared.catalog.fit import KV_TYPES, kv_bytes
 from shared.catalog.identity import AUTO
-from shared.catalog.servable import refusal
 from shared.errors import ModelLoadFailed, UnsupportedFeature
 
 #: As the memory plan counts. The runtime's own choice, u8, quantises a block as it grows token by token,

@@ -11,7 +11,7 @@ from modeld.output.calls.recipient import recipient_call
 from modeld.output.calls.section import json_section
 from modeld.output.calls.style import Style
 from modeld.output.calls.tagcall import Tags, tag_call
-from shared.catalog.sniff import ToolStyle
+from shared.catalog.template_detection import ToolStyle
 
 _HERMES = Style(("<tool_call>",), json_section("</tool_call>"), ("</tool_call>",))
 _FUNCTION = ("<function=", ">", "</function>", "<parameter=", ">", "</parameter>")

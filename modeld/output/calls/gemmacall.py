@@ -9,7 +9,7 @@ from modeld.output.emitter import Emitter
 from modeld.output.markers import Markers
 from modeld.output.reader import Reader, Steps
 from modeld.output.tools import ToolBook
-from shared.nesting import DEEPEST, loads_json
+from shared.text.nesting import DEEPEST, loads_json
 
 _NAME_END = Markers(("{",))
 _KEY_END = Markers((":",))

@@ -8,7 +8,7 @@ from modeld.output.emitter import Emitter, is_object
 from modeld.output.jsontext import JsonValue, raw_value, string
 from modeld.output.reader import Reader, Steps
 from modeld.output.tools import ToolBook
-from shared.nesting import loads_json
+from shared.text.nesting import loads_json
 
 #: `call`: complete. `cut`: begun and reported, never completed. `text`: not a call.
 Outcome = Literal["call", "cut", "text"]

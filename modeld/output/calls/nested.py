@@ -10,7 +10,7 @@ from modeld.output.emitter import Emitter
 from modeld.output.markers import Markers
 from modeld.output.reader import Reader, Steps
 from modeld.output.tools import ToolBook
-from shared.nesting import DEEPEST, loads_json
+from shared.text.nesting import DEEPEST, loads_json
 
 #: Stands before every tag, so that a value may hold tags of its own.
 MARK = "]<]minimax[>["

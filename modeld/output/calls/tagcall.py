@@ -13,7 +13,7 @@ from modeld.output.emitter import Emitter
 from modeld.output.markers import Markers
 from modeld.output.reader import Reader, Steps
 from modeld.output.tools import ToolBook
-from shared.nesting import loads_json
+from shared.text.nesting import loads_json
 
 
 class Tags(NamedTuple):

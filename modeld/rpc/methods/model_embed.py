@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeld.rpc.streaming import Stopper
 from modeld.slot import operations
-from modeld.slot.desk import Permission
+from modeld.slot.scheduler import Permission
 from shared.protocol import api
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import msgspec
 
 from modeld.rpc.streaming import Stopper
 from modeld.slot import operations
-from modeld.slot.desk import Permission
 from modeld.slot.request import merged
+from modeld.slot.scheduler import Permission
 from shared.protocol import api
 
 if TYPE_CHECKING:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from modeld.rpc.streaming import Stopper
 from modeld.slot import operations
-from modeld.slot.desk import Permission
 from modeld.slot.request import identity_of
+from modeld.slot.scheduler import Permission
 from shared.catalog.identity import serves
 from shared.protocol import api
 
 if TYPE_CHECKING:
     from modeld.daemon import Daemon
     from modeld.rpc.server import Connection
-    from modeld.slot.work import Work
+    from modeld.slot.job import Work
     from shared.protocol.requests import Call
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeld.rpc.streaming import events_of
-from modeld.slot.desk import Permission
+from modeld.slot.scheduler import Permission
 from shared.errors import ModelNotActive, ModelSwitchRequired, SlotGenerationStale
 from shared.protocol import api
 

@@ -17,8 +17,8 @@ from acp_bridge.providers.client import ProviderClient
 from acp_bridge.providers.config import Provider, read_providers
 from acp_bridge.providers.keys import SERVICE, key_hint, key_of
 from acp_bridge.providers.listcache import ListCache
-from shared.catalog.pull import pull
 from shared.errors import BackendUnavailable, DownloadFailed, SettingInvalid
+from shared.fetch.pull import pull
 from shared.paths import DataRoot
 from shared.protocol import api
 
@@ -155,7 +155,7 @@ async def test_a_proxy_that_cannot_be_used_is_typed_and_its_password_not_told(
 
 @pytest.mark.parametrize("proxy", PROXIES)
 def test_so_it_is_with_a_pull(data_root: DataRoot, monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
-    monkeypatch.setattr("shared.catalog.download.TRIES", 1)
+    monkeypatch.setattr("shared.fetch.download.TRIES", 1)
     monkeypatch.setenv("http_proxy", proxy)
     monkeypatch.delenv("no_proxy", raising=False)
     with pytest.raises(DownloadFailed) as refused:

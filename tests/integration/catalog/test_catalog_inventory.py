@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from gguf_bytes import model
-from modeld import inventory
+from modeld.library import inventory
 from modeld.memory.policy import DeviceMemory
 from shared.catalog.library import Library
 from shared.paths import DataRoot

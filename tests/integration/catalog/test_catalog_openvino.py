@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from shared.catalog.entry import KvSpan, ModelEntry
+from shared.catalog.formats.openvino import read_folder
+from shared.catalog.formats.window import HeaderRejected
 from shared.catalog.library import Library
-from shared.catalog.openvino import read_folder
-from shared.catalog.window import HeaderRejected
 from shared.paths import DataRoot
 from shared.settings import Settings
 

@@ -20,12 +20,12 @@ import pytest
 
 from file_server import Behaviour, FileServer, Request, cut_at, file_server, from_byte, in_turn, status, whole
 from gguf_bytes import model
-from shared.catalog import download, pull_lock, starter
 from shared.catalog.entry import ModelEntry
 from shared.catalog.library import Library
-from shared.catalog.pull import Progress, pull
-from shared.catalog.remove import remove
 from shared.errors import DigestMismatch, DiskFull, DownloadFailed, ModelInUse, RootUnusable, UnsupportedFeature
+from shared.fetch import download, pull_lock, starter
+from shared.fetch.pull import Progress, pull
+from shared.fetch.remove import remove
 from shared.paths import DataRoot
 from shared.protocol.api import PullResult
 from shared.settings import Settings
@@ -465,7 +465,7 @@ def test_a_waiting_pull_can_be_cancelled(data_root: DataRoot, server: FileServer
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from shared.catalog.pull import pull
+from shared.fetch.pull import pull
 from shared.paths import DataRoot
 def stop(item):
     if item.stage == sys.argv[3] and item.done >= int(sys.argv[4]):

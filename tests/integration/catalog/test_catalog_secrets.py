@@ -15,8 +15,8 @@ import pytest
 from file_server import Behaviour, FileServer, Request, file_server, whole
 from gguf_bytes import model
 from secret_search import echoes, found, written
-from shared.catalog.pull import pull
 from shared.errors import DigestMismatch, DownloadFailed, ModeldError, SettingInvalid
+from shared.fetch.pull import pull
 from shared.paths import DataRoot
 
 pytestmark = pytest.mark.integration
@@ -191,7 +191,7 @@ def test_a_token_with_a_line_end_is_sent_without_it(server: FileServer, data_roo
 )
 def test_an_address_that_cannot_be_used_is_refused_without_its_password(data_root: DataRoot, address: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shared.catalog.download.TRIES", 1)
+        patch.setattr("shared.fetch.download.TRIES", 1)
         error = attempt(address.format(SIGNATURE), data_root)
     assert leaks(SIGNATURE, data_root, error) == []
 

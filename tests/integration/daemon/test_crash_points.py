@@ -200,7 +200,7 @@ def workers_of(root: DataRoot) -> list[psutil.Process]:
     found = []
     for process in processes_of(root.path):
         try:
-            if "modeld.engine.worker" in process.cmdline() and is_alive(process):
+            if "modeld.worker.process" in process.cmdline() and is_alive(process):
                 found.append(process)
         except psutil.Error:
             continue  # it ended while we looked

@@ -21,12 +21,12 @@ import pytest
 
 from frozen import freeze
 from modeld.cli import client
-from modeld.cli.doctor import look
-from modeld.doctor import running
+from modeld.cli.commands.doctor import look
+from modeld.doctor import runtime as running
 from modeld.engine import backends
 from modeld_process import Modeld, hide_engines, write_models, write_script
 from shared import codes
-from shared.finding import Finding, lines, problems
+from shared.diagnosis.finding import Finding, lines, problems
 from shared.lease.reader import survey
 from shared.paths import DataRoot
 from versions import OtherVersion

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from modeld import logfile
-from modeld.cli.logs import Follower
-from modeld.logfile import LogFile, last_lines
+from modeld.cli.commands.logs import Follower
+from modeld.log import logfile
+from modeld.log.logfile import LogFile, last_lines
 from modeld_process import Modeld, write_models, write_script
 from shared.paths import DataRoot
 

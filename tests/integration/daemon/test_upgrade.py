@@ -14,13 +14,13 @@ import anyio.to_thread
 import pytest
 
 from modeld_process import ENDLESS, Modeld, eventually, write_models, write_script
+from shared.diagnosis.version_order import is_older
 from shared.errors import NotOwner
 from shared.lease.reader import survey
 from shared.paths import DataRoot
 from shared.protocol import api
 from shared.protocol.faults import PeerGone
 from shared.version import __version__
-from shared.version_order import is_older
 from versions import OtherVersion
 
 pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(90)]

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from modeld.engine.host import WorkerHost
-from modeld.engine.messages import Count, Done, Load, Loaded, Turn
+from modeld.host.worker_host import WorkerHost
+from modeld.pipe.messages import Count, Done, Load, Loaded, Turn
 from scripted_engine import script_environ
 from shared.catalog.fingerprint import fingerprint
 from shared.catalog.identity import RequestedIdentity

@@ -16,12 +16,12 @@ from engine_bench import Engines, user
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeld.engine.chat import Chat
 from modeld.engine.contract import AbortFlag, LoadRequest
-from modeld.engine.guard import RenderGuard
 from modeld.engine.llama.engine import LlamaEngine
-from modeld.engine.messages import Embed, Fill
+from modeld.pipe.messages import Embed, Fill
 from modeld.template.render import Template
+from modeld.worker.chat import Chat
+from modeld.worker.template_limits import RenderGuard
 from shared.catalog.identity import RequestedIdentity
 from shared.protocol.api import Sampling
 from tiny_gguf import SPECIAL, write_tiny_gguf

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from engine_bench import Engine, Engines, assistant, identity, user
 
-from modeld.engine import messages as m
 from modeld.engine.contract import Capabilities
+from modeld.pipe import messages as m
 from shared.errors import BackendUnavailable, EngineFailed, ModelLoadFailed, UnsupportedFeature
 from shared.protocol.api import Event, Sampling, Usage
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from engine_bench import Engine, Engines, assistant, identity, user
 
-from modeld.engine.messages import Load
+from modeld.pipe.messages import Load
 from shared.errors import BackendUnavailable, ContextOverflow, EngineFailed
 from shared.protocol.api import Event, Prefill, Prefix, Sampling, TextDelta
 

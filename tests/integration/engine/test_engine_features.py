@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from engine_bench import GREEDY, Engine, Engines
 
-from modeld.engine import messages as m
 from modeld.engine.llama.embedding import Embedder, packed
 from modeld.engine.llama.model import FILL_TOKENS
+from modeld.pipe import messages as m
 from shared.errors import ContextOverflow, ModelLoadFailed
 from shared.protocol.api import Event, Prefill, Sampling
 from tiny_gguf import written

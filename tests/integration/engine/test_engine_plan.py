@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from engine_bench import identity
 
-from modeld.engine.plan import Sizes, ask_engine
+from modeld.host.load_plan import Sizes, ask_engine
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 F16_BYTES = 2

@@ -13,10 +13,10 @@ import gguf
 import pytest
 from engine_bench import GREEDY, Answer, Engine, Engines, assistant, user
 
-from modeld.engine.messages import Warm
-from modeld.engine.pictures import MOST_BYTES
+from modeld.engine.images import MOST_BYTES
+from modeld.pipe.messages import Warm
 from several_graphs import write_seeing
-from shared.catalog.several import PICTURES
+from shared.catalog.multi_graph import PICTURES
 from shared.errors import ContextOverflow, PictureUnusable, TemplateFailed, UnsupportedFeature
 from shared.protocol.api import Event, Prefill, Prefix, Sampling
 from tiny_gguf import CHATML, write_tiny_gguf

@@ -9,7 +9,7 @@ import pytest
 from engine_bench import Engines, user
 
 from acp_bridge.tools.builtin import PLAIN_SYSTEM
-from modeld.engine.sampling import DEFAULTS
+from modeld.worker.sampling import DEFAULTS
 from shared.protocol.api import Sampling
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.model, pytest.mark.timeout(300)]

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from engine_bench import assistant, user
 
-from modeld.engine import worker
-from modeld.engine.chat import Chat
 from modeld.engine.contract import AbortFlag, LoadRequest
-from modeld.engine.gate import Activity
-from modeld.engine.guard import RenderGuard
 from modeld.engine.llama.engine import LlamaEngine
 from modeld.engine.llama.library import Library
-from modeld.engine.messages import Done, TrimParked, Turn, Warm
-from modeld.engine.turn import Heard, TurnRunner
-from modeld.engine.watchdog import Watchdog
-from modeld.engine.worker import Worker
+from modeld.pipe.messages import Done, TrimParked, Turn, Warm
 from modeld.template.render import Template
+from modeld.worker import process as worker
+from modeld.worker.chat import Chat
+from modeld.worker.process import Worker
+from modeld.worker.template_limits import RenderGuard
+from modeld.worker.turn import Heard, TurnRunner
+from modeld.worker.turn_gate import Activity
+from modeld.worker.watchdog import Watchdog
 from shared.catalog.identity import RequestedIdentity
 from shared.protocol.api import Event, Sampling
 

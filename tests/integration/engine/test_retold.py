@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modeld.engine.contract import AbortFlag, LoadRequest
-from modeld.engine.llama import retold
+from modeld.engine.llama import token_cache as retold
 from modeld.engine.llama.engine import LlamaEngine
 from modeld.engine.llama.library import Library
-from modeld.engine.llama.retold import Retold
+from modeld.engine.llama.token_cache import Retold
 from shared.catalog.identity import RequestedIdentity
 
 pytestmark = [pytest.mark.integration]

@@ -12,8 +12,8 @@ import pytest
 
 from modeld.engine.contract import AbortFlag, DecodeOptions, LoadRequest
 from modeld.engine.llama.engine import LlamaEngine
-from modeld.engine.llama.sampler import SamplerChain
-from modeld.output.schemagrammar import schema_grammar
+from modeld.engine.llama.sampling.sampler import SamplerChain
+from modeld.output.grammar.schema_grammar import schema_grammar
 from shared.catalog.identity import RequestedIdentity
 
 pytestmark = [pytest.mark.integration, pytest.mark.llama, pytest.mark.timeout(120)]

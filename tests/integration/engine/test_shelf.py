@@ -16,8 +16,8 @@ from engine_bench import Answer, Engine, Engines, Messages, assistant, identity,
 from msgspec.structs import replace
 
 from modeld.cli.app import run
-from modeld.engine.messages import Load
-from modeld.engine.shelf import SUFFIX, Shelf, files_under, identity_key, trim
+from modeld.engine.kv_disk_cache import SUFFIX, Shelf, files_under, identity_key, trim
+from modeld.pipe.messages import Load
 from shared.catalog.identity import ResolvedIdentity
 from shared.protocol.api import Sampling
 from tiny_gguf import write_tiny_gguf

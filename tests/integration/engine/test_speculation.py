@@ -12,7 +12,7 @@ import pytest
 
 from bench.guessing import edit
 from counts import FULL
-from modeld.engine import lookup
+from modeld.engine import prompt_lookup as lookup
 from modeld.engine.contract import Aborted, AbortFlag, DecodeOptions, LoadRequest
 from modeld.engine.llama.engine import LlamaEngine
 from modeld.engine.llama.lanes import Lane

@@ -11,13 +11,13 @@ import jsonschema
 import pytest
 from engine_bench import identity
 
-from modeld.engine.chat import Chat
 from modeld.engine.contract import AbortFlag, LoadRequest
 from modeld.engine.factory import make_engine
-from modeld.engine.gate import Activity
-from modeld.engine.guard import RenderGuard
-from modeld.engine.messages import Done, Turn
-from modeld.engine.turn import TurnRunner
+from modeld.pipe.messages import Done, Turn
+from modeld.worker.chat import Chat
+from modeld.worker.template_limits import RenderGuard
+from modeld.worker.turn import TurnRunner
+from modeld.worker.turn_gate import Activity
 from shared.errors import UnsupportedFeature
 from shared.protocol.api import Sampling
 

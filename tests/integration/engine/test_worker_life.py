@@ -16,12 +16,12 @@ import psutil
 import pytest
 from engine_bench import GREEDY, Engines, identity
 
-from modeld.engine import exits
-from modeld.engine.host import WorkerHost
-from modeld.engine.messages import Count, Load
+from modeld.host.worker_host import WorkerHost
+from modeld.pipe import exits
+from modeld.pipe.messages import Count, Load
 from scripted_engine import script_environ
 from shared.errors import EngineFailed, ModelLoadFailed, TemplateFailed
-from shared.lease.identity import same_process
+from shared.lease.process.identity import same_process
 from shared.protocol.api import Event, Sampling, TextDelta
 from shared.settings import Settings
 from tiny_gguf import write_tiny_gguf
@@ -38,7 +38,7 @@ OWNER = textwrap.dedent(
     """
     import asyncio, sys
     from pathlib import Path
-    from modeld.engine.host import WorkerHost
+    from modeld.host.worker_host import WorkerHost
     from shared.settings import Settings
 
     async def main():
@@ -153,7 +153,7 @@ async def test_a_count_that_a_frozen_worker_does_not_make_ends_typed(engines: En
 async def test_what_native_code_prints_reaches_the_log_and_never_the_pipe(tmp_path: Path) -> None:
     """A worker whose engine writes to descriptor 1 before and after its hello still speaks clean frames."""
     program = (
-        "import os, sys; from modeld.engine import worker, factory;"
+        "import os, sys; from modeld.worker import process as worker; from modeld.engine import factory;"
         "old = factory.make_engine\n"
         "def loud(*a):\n    os.write(1, b'loud library\\n'); print('loud python', flush=True); return old(*a)\n"
         "worker.make_engine = loud; worker.main(sys.argv[1:])"
@@ -175,8 +175,8 @@ async def test_what_native_code_prints_reaches_the_log_and_never_the_pipe(tmp_pa
         )
         assert process.stdin is not None
         assert process.stdout is not None
-        from modeld.engine.messages import Imported, WorkerHello
-        from modeld.engine.wire import from_worker_reader
+        from modeld.pipe.frames import from_worker_reader
+        from modeld.pipe.messages import Imported, WorkerHello
 
         reader, seen = from_worker_reader(), list[object]()
         while len(seen) < 2:

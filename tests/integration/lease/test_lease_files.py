@@ -18,10 +18,11 @@ import pytest
 from manual_clock import ManualClock
 from shared.clock import SystemClock
 from shared.errors import DiskFull, NetworkFilesystem, RootUnusable
-from shared.lease import disk, files, identity, presence, reader
+from shared.lease import disk, files, presence, reader
 from shared.lease.contender import Contender
 from shared.lease.files import LeaseFolder
 from shared.lease.keeper import Keeper, LeaseLost
+from shared.lease.process import identity
 from shared.lease.record import Identity, LeaseRecord, Meta, PresenceRecord, Released, Worker, encode
 from shared.paths import DataRoot
 

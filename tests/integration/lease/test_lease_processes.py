@@ -14,7 +14,8 @@ from collections.abc import Callable
 import pytest
 
 from lease_processes import Instance
-from shared.lease import identity, reader
+from shared.lease import reader
+from shared.lease.process import identity
 from shared.paths import DataRoot
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openvino_bench import Bench
 
-from modeld.engine.chat import Chat
-from modeld.engine.guard import RenderGuard
+from modeld.worker.chat import Chat
+from modeld.worker.template_limits import RenderGuard
 
 pytestmark = [pytest.mark.integration, pytest.mark.model, pytest.mark.timeout(240)]
 WORDS = ("a", "b c", " ", "\n", "<", "|>", "é", "日本", "x<", "<|im_", "end|>", "\t")

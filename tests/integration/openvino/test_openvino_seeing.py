@@ -14,14 +14,14 @@ import pytest
 from openvino_bench import CHUNK, NUM_CTX, Bench, Direct, request_for
 
 from modeld.engine.contract import AbortFlag, DecodeOptions
+from modeld.engine.images import Picture, open_picture
 from modeld.engine.openvino.blocks import BLOCK
 from modeld.engine.openvino.engine import OpenVinoEngine
 from modeld.engine.openvino.options import generation_config
-from modeld.engine.openvino.sight import Sight
-from modeld.engine.pictures import Picture, open_picture
+from modeld.engine.openvino.vision.image_encoder import Sight
 from several_graphs import TOKENS, write_seeing
-from shared.catalog.openvino import read_folder
-from shared.catalog.several import PICTURES
+from shared.catalog.formats.openvino import read_folder
+from shared.catalog.multi_graph import PICTURES
 from shared.errors import PictureUnusable
 from tiny_projector import png
 

@@ -10,8 +10,8 @@ import anyio
 import msgspec
 import pytest
 
-from modeld.owner.deathwatch import DeathWatch
-from shared.lease import identity
+from modeld.owner.process_exit_watch import DeathWatch
+from shared.lease.process import identity
 from shared.lease.record import Identity
 
 pytestmark = [

@@ -17,7 +17,8 @@ from modeld.owner.device import DeviceEvent, DeviceLease, named_worker
 from modeld.owner.devices import Devices
 from shared.clock import SystemClock
 from shared.errors import DeviceBusy
-from shared.lease import files, identity
+from shared.lease import files
+from shared.lease.process import identity
 from shared.lease.record import Worker, encode
 from shared.paths import DataRoot
 from shared.settings import Settings
@@ -94,7 +95,7 @@ def test_a_killed_holder_is_followed_at_once_and_its_worker_is_gone_first(short_
     program = (
         "import sys\nfrom pathlib import Path\nsys.path.insert(0, 'tests')\n"
         "from integration.owner.test_device import Holder\nfrom modeld.owner.device import named_worker\n"
-        "from shared.lease.identity import start_token\npid = int(sys.argv[2])\n"
+        "from shared.lease.process.identity import start_token\npid = int(sys.argv[2])\n"
         "Holder(Path(sys.argv[1]), 'killed').lease.take(named_worker(pid, start_token(pid)))\n"
         "print('held', flush=True)\nsys.stdin.read()\n"
     )

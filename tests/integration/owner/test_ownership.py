@@ -14,11 +14,12 @@ import anyio.to_thread
 import msgspec
 import pytest
 
-from modeld.owner import predecessor
+from modeld.owner import previous_worker as predecessor
 from modeld.owner.ownership import Ownership
 from modeld.store.store import Store
 from shared.errors import DiskFull, NotOwner, RootUnusable
-from shared.lease import files, identity, reader
+from shared.lease import files, reader
+from shared.lease.process import identity
 from shared.lease.record import Identity, LeaseRecord, Meta, Released, Worker, encode
 from shared.paths import DataRoot
 from shared.settings import Settings

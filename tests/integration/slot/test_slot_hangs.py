@@ -13,11 +13,11 @@ import psutil
 import pytest
 
 from frozen import freeze
-from modeld.engine.host import WorkerHost
-from modeld.engine.messages import ToWorker, TrimParked
+from modeld.host.worker_host import WorkerHost
 from modeld.memory.policy import DeviceMemory
 from modeld.memory.probe import host_memory
-from modeld.slot.desk import Client
+from modeld.pipe.messages import ToWorker, TrimParked
+from modeld.slot.scheduler import Client
 from modeld_process import ENDLESS, Modeld, eventually, is_alive, write_models, write_script
 from shared.catalog.entry import ModelEntry
 from shared.errors import ModelLoadFailed

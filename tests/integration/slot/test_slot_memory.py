@@ -10,7 +10,7 @@ import pytest
 from modeld.memory.policy import DeviceMemory
 from modeld.memory.probe import host_memory
 from modeld.slot.describe import describe
-from modeld.slot.desk import Client
+from modeld.slot.scheduler import Client
 from modeld_process import Modeld, eventually, write_models, write_script
 from shared.errors import InsufficientMemory, UnsupportedFeature
 from shared.paths import DataRoot

@@ -5,9 +5,9 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from modeld.engine.host import WorkerHost
-from modeld.engine.messages import Done, Emitted, FromWorker
-from modeld.slot.desk import Client
+from modeld.host.worker_host import WorkerHost
+from modeld.pipe.messages import Done, Emitted, FromWorker
+from modeld.slot.scheduler import Client
 from modeld_process import ENDLESS, eventually, write_models, write_script
 from shared.errors import EngineFailed
 from shared.paths import DataRoot
@@ -107,7 +107,7 @@ async def test_a_pull_is_never_reaped_on_the_evidence_of_a_turn(data_root: DataR
 
 
 async def test_lost_samples_alone_reap_nothing(data_root: DataRoot, pipes: LossyPipes) -> None:
-    from modeld.engine.messages import Account
+    from modeld.pipe.messages import Account
 
     async with inside(data_root, SETTINGS, started=pipes.stand_between) as modeld:
         await modeld.load("a", ZED)
@@ -131,7 +131,7 @@ async def test_lost_samples_alone_reap_nothing(data_root: DataRoot, pipes: Lossy
 
 async def silent_rounds(modeld: Inside, pipes: LossyPipes) -> None:
     """Until several samples were asked for and lost."""
-    from modeld.engine.messages import Account
+    from modeld.pipe.messages import Account
 
     seen = 0
     host = pipes.hosts[0]

@@ -9,9 +9,9 @@ from typing import Any
 import anyio
 import pytest
 
-from modeld.engine.host import WorkerHost
-from modeld.engine.messages import ToWorker
-from modeld.slot import desk
+from modeld.host.worker_host import WorkerHost
+from modeld.pipe.messages import ToWorker
+from modeld.slot import scheduler as desk
 from modeld_process import ENDLESS, Client, Modeld, eventually, write_models, write_script
 from shared.errors import BackendMismatch, ModeldError, ModelLoadFailed, ModelSwitchRequired
 from shared.paths import DataRoot

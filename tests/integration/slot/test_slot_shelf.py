@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modeld.engine.shelf import files_under
+from modeld.engine.kv_disk_cache import files_under
 from modeld_process import Modeld, write_models
 from shared.paths import DataRoot
 from shared.protocol import api

@@ -113,15 +113,15 @@ def test_a_refusal_without_a_place_names_none() -> None:
 
 
 def test_the_stack_tells_text_from_engine() -> None:
-    from modeld.engine.place import Call, of_error, of_frame, place_of
+    from modeld.worker.place import Call, of_error, of_frame, place_of
 
-    turn = Call("modeld.engine.turn", "decode", 1)
+    turn = Call("modeld.worker.turn", "decode", 1)
     engine = Call("modeld.engine.llama.engine", "decode", 2)
     cases = {
         (turn, Call("modeld.output.calls.gemmacall", "_items", 3)): (False, "modeld.output.calls.gemmacall:3"),
         (turn, engine): (True, "modeld.engine.llama.engine:2"),
         (turn, engine, Call("llama_cpp._x", "f", 4)): (True, "modeld.engine.llama.engine:2"),
-        (turn, engine, turn): (False, "modeld.engine.turn:1"),
+        (turn, engine, turn): (False, "modeld.worker.turn:1"),
         (turn, Call("modeld.engine.llama.engine", "piece", 5), Call("modeld.engine.llama.vocabulary", "piece", 6)): (
             False,
             "modeld.engine.llama.vocabulary:6",

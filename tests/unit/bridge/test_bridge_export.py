@@ -24,7 +24,7 @@ from acp_bridge.conversations.events import (
 )
 from acp_bridge.conversations.export import file_name, markdown
 from acp_bridge.conversations.state import Conversation
-from shared.shown import fenced
+from shared.text.shown import fenced
 
 pytestmark = pytest.mark.unit
 

@@ -20,7 +20,7 @@ from acp_bridge.faces.lsp.progress import WorkDone
 from acp_bridge.models.picker import RemoteModel, build_picker
 from hostile import HOSTILE, markup, raw
 from shared.errors import ModelNotFound
-from shared.shown import TITLE_MOST
+from shared.text.shown import TITLE_MOST
 
 pytestmark = pytest.mark.unit
 

@@ -25,7 +25,7 @@ from shared.catalog.library import MAX_AGE
 from shared.catalog.names import base_name
 from shared.errors import ModelNotFound, NoAvailableModel, NoSatisfactoryModel, RemoteNotPicked
 from shared.protocol.api import LibraryRow, RowState
-from shared.words import size_text
+from shared.text.words import size_text
 
 pytestmark = pytest.mark.unit
 

@@ -17,7 +17,7 @@ from acp_bridge.providers.stream import StreamReader
 from acp_bridge.providers.think import ThinkSplitter
 from shared.errors import SettingInvalid
 from shared.protocol import api
-from shared.secret import Cleaner
+from shared.text.secret import Cleaner
 
 pytestmark = pytest.mark.unit
 

@@ -27,7 +27,7 @@ from acp_bridge.turn.model.switch_question import switch_question
 from acp_bridge.turn.stages import Stages
 from shared.errors import ContextOverflow
 from shared.protocol import api
-from shared.words import switch_sentence
+from shared.text.words import switch_sentence
 
 pytestmark = pytest.mark.unit
 

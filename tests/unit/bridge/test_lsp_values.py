@@ -12,8 +12,8 @@ from acp_bridge.faces.lsp.state import service_status, settled, slot_progress
 from acp_bridge.models.memory_forecast import Room, forecasts, planned, reserve_bytes
 from acp_bridge.models.picker import RemoteModel
 from acp_bridge.turn.context import head_length
-from modeld.cli.describe import plan_text
-from shared.catalog.fit import SOURCES, Fit, Source, Verdict
+from modeld.cli.commands.describe import plan_text
+from shared.catalog.advertised.fit import SOURCES, Fit, Source, Verdict
 from shared.client.locate import Detection
 from shared.protocol import api
 from shared.settings import Settings

@@ -10,9 +10,9 @@ from typing import Any
 import gguf
 import pytest
 
-from shared.catalog.advice import from_generation_config, from_gguf
-from shared.catalog.facts import facts_of
+from shared.catalog.formats.facts import facts_of
 from shared.catalog.reader import read_gguf
+from shared.catalog.sampling_defaults import from_generation_config, from_gguf
 from tiny_gguf import written
 
 pytestmark = pytest.mark.unit

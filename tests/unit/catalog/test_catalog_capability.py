@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.catalog.capability import Serveable, serveable_backend
+from shared.catalog.advertised.capability import Serveable, serveable_backend
 from shared.lease.reader import LeaseView, PresenceView, Survey
 
 pytestmark = pytest.mark.unit

@@ -8,9 +8,9 @@ import pytest
 
 from gguf_bytes import ARRAY, STRING, Pair, build, model, read
 from shared.catalog.entry import KvSpan
-from shared.catalog.facts import facts_of
-from shared.catalog.gguf import FIM_TEXTS
-from shared.catalog.sniff import sniff
+from shared.catalog.formats.facts import facts_of
+from shared.catalog.formats.gguf import FIM_TEXTS
+from shared.catalog.template_detection import sniff
 
 pytestmark = pytest.mark.unit
 

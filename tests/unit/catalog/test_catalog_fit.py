@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared.catalog.advertised.fit import KV_TYPES, estimate, kv_bytes, largest_context, required_bytes, unpacked_bytes
 from shared.catalog.entry import Facts, KvSpan
-from shared.catalog.fit import KV_TYPES, estimate, kv_bytes, largest_context, required_bytes, unpacked_bytes
 
 pytestmark = pytest.mark.unit
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gguf_bytes import ARRAY, STRING, build, model, pair, read, text
-from shared.catalog.gguf import HEAD_TOKENS, MARK_EVERY, read_header
-from shared.catalog.window import READ_LIMIT, HeaderRejected
+from shared.catalog.formats.gguf import HEAD_TOKENS, MARK_EVERY, read_header
+from shared.catalog.formats.window import READ_LIMIT, HeaderRejected
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.catalog.pips import pip_command, pip_environment
+from shared.fetch.pip_command import pip_command, pip_environment
 
 pytestmark = pytest.mark.unit
 

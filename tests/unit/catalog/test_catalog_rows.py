@@ -7,9 +7,9 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from shared.catalog.capability import Serveable
+from shared.catalog.advertised.capability import Serveable
+from shared.catalog.advertised.rows import ACTIONS, Live, hidden_reason, library_rows, missing_reason, picker_rows
 from shared.catalog.entry import ModelEntry
-from shared.catalog.rows import ACTIONS, Live, hidden_reason, library_rows, missing_reason, picker_rows
 from shared.protocol.api import ActiveModel, BusyOperation, LibraryRow, RowAction, RowState, Status, Waiting
 
 pytestmark = pytest.mark.unit

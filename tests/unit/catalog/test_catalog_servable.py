@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from gguf.constants import MODEL_ARCH_NAMES
 
-from shared.catalog import servable
+from shared.catalog.advertised import servable
 from shared.catalog.entry import Facts
 
 pytestmark = pytest.mark.unit

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from modeld.engine import shelf
+from modeld.engine import kv_disk_cache as shelf
 from modeld.engine.openvino import convert
-from modeld.removal import remove_whole
-from shared.catalog import own
+from modeld.library.removal import remove_whole
+from shared.catalog import pulled_record as own
 from shared.catalog.entry import ModelEntry
 from shared.catalog.identity import ResolvedIdentity
 from shared.errors import ModelInUse

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from acp_bridge.turn.model.switch_question import switch_question
+from modeld.cli.commands.library import next_steps
 from modeld.cli.context import complete
-from modeld.cli.library import next_steps
 from modeld.cli.statustext import text
 from shared.errors import ModelSwitchRequired
 from shared.protocol import api
-from shared.words import counted, switch_sentence, use_sentence
+from shared.text.words import counted, switch_sentence, use_sentence
 
 pytestmark = pytest.mark.unit
 

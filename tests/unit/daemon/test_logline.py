@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeld.logline import fields_line, parsed, turn_line
+from modeld.log.logline import fields_line, parsed, turn_line
 from shared.protocol import api
 
 pytestmark = pytest.mark.unit

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from alternation import SAMPLES, Alternation
-from modeld.engine.messages import Account, Done
+from modeld.pipe.messages import Account, Done
 from shared.protocol.api import Event, Usage
 
 pytestmark = [pytest.mark.anyio, pytest.mark.unit]

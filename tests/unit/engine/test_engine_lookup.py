@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeld.engine.lookup import GRAM, LONGEST, MOST_TRUST, TRUST, Lookup
+from modeld.engine.prompt_lookup import GRAM, LONGEST, MOST_TRUST, TRUST, Lookup
 
 pytestmark = pytest.mark.unit
 tokens = st.lists(st.integers(0, 3), max_size=80)

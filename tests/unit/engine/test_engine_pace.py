@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from modeld.engine.pace import CONTENDED, LEAST_TOKENS, MOST_PAUSE_S, PAUSE_S, WINDOW_S, Pace
+from modeld.engine.thread_tuning import CONTENDED, LEAST_TOKENS, MOST_PAUSE_S, PAUSE_S, WINDOW_S, Pace
 
 pytestmark = pytest.mark.unit
 

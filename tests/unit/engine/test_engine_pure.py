@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeld.engine import exits
 from modeld.engine.contract import AbortFlag, Capabilities
-from modeld.engine.cores import cgroup_quota, physical_cores
-from modeld.engine.gate import TurnGate
+from modeld.engine.cpu_topology import cgroup_quota, physical_cores
 from modeld.engine.llama.lanes import WORTH_PARKING, Checkpoint, Lane, Parked, State, choose
-from modeld.engine.messages import Cancel, Count, Heartbeat
 from modeld.engine.prefix import common_prefix
-from modeld.engine.sampling import THINKING_TEMPERATURE, advice_for, decode_options, offered
-from modeld.engine.stream import EventStream
-from modeld.engine.watchdog import Watchdog
-from modeld.engine.wire import BadFrame, frame, to_worker_reader
+from modeld.pipe import exits
+from modeld.pipe.frames import BadFrame, frame, to_worker_reader
+from modeld.pipe.messages import Cancel, Count, Heartbeat
+from modeld.worker.sampling import THINKING_TEMPERATURE, advice_for, decode_options, offered
+from modeld.worker.stream import EventStream
+from modeld.worker.turn_gate import TurnGate
+from modeld.worker.watchdog import Watchdog
 from shared.errors import UnsupportedFeature
 from shared.protocol.api import Event, Generating, Prefix, ReasoningDelta, Sampling, TextDelta, ToolCallDelta
 

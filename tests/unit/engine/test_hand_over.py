@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from modeld.engine import worker
-from modeld.engine.messages import Emitted
 from modeld.engine.openvino.engine import OpenVinoEngine
-from modeld.engine.wire import frame
+from modeld.pipe.frames import frame
+from modeld.pipe.messages import Emitted
+from modeld.worker import process as worker
 from shared.protocol.api import TextDelta
 
 pytestmark = pytest.mark.unit

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from modeld.engine import outgoing
-from modeld.engine.outgoing import Outgoing
+from modeld.pipe import pipe_writer as outgoing
+from modeld.pipe.pipe_writer import Outgoing
 
 pytestmark = pytest.mark.unit
 

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeld.engine.llama.lanes import State
-from modeld.engine.pictures import (
+from modeld.engine.images import (
     MOST_PIXELS,
     begins,
     continues,
@@ -27,6 +26,7 @@ from modeld.engine.pictures import (
     words_end,
     words_of_prompt,
 )
+from modeld.engine.llama.lanes import State
 from shared.errors import PictureUnusable, UnsupportedFeature
 from tiny_projector import png, png_of
 

@@ -7,7 +7,8 @@ import signal
 
 import pytest
 
-from shared.lease import crashpoint, identity_linux, identity_mac, identity_windows, netfs
+from shared.lease import crashpoint, netfs
+from shared.lease.process import identity_linux, identity_mac, identity_windows
 
 pytestmark = pytest.mark.unit
 

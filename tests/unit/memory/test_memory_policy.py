@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from modeld.memory.policy import Arithmetic, DeviceMemory, Footprint, Line, plan, require, reserve_bytes, under_pressure
 from modeld.memory.probe import linux_memory
-from shared.catalog import fit
+from shared.catalog.advertised import fit
 from shared.catalog.entry import KvSpan, ModelEntry
 from shared.catalog.identity import RequestedIdentity
 from shared.errors import InsufficientMemory, UnsupportedFeature

@@ -14,9 +14,9 @@ from modeld.engine.contract import DecodeOptions, LoadRequest
 from modeld.engine.openvino import convert
 from modeld.engine.openvino.convert import Conversion, is_whole, sweep
 from modeld.engine.openvino.library import reason_of
-from modeld.engine.openvino.limit import find_limits, lift_limit
 from modeld.engine.openvino.options import generation_config
 from modeld.engine.openvino.planning import make_plan, refuse_unsupported
+from modeld.engine.openvino.tokenizer_limit import find_limits, lift_limit
 from shared.catalog.identity import RequestedIdentity
 from shared.errors import ModelLoadFailed, UnsupportedFeature
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import gguf
 import pytest
 
-from modeld.engine.openvino.readable import check_gguf
+from modeld.engine.openvino.gguf_support import check_gguf
 from shared.errors import ModelLoadFailed
 from tiny_gguf import write_tiny_gguf
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeld.engine.openvino.views import FAMILIES, View, middle, tiles
-from modeld.engine.pictures import MOST_PIXELS
-from shared.catalog.several import SEEN
+from modeld.engine.images import MOST_PIXELS
+from modeld.engine.openvino.vision.image_tiles import FAMILIES, View, middle, tiles
+from shared.catalog.multi_graph import SEEN
 
 pytestmark = pytest.mark.unit
 SIDE = 448

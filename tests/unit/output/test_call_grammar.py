@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from outputs import ARGUMENTS, TOOLS
 
-from modeld.output.callgrammar import GAP, any_arguments, canonical, may_begin, may_follow, tool_grammar
 from modeld.output.format import OutputFormat
-from modeld.output.grammar_values import Opened
+from modeld.output.grammar.call_grammar import GAP, any_arguments, canonical, may_begin, may_follow, tool_grammar
+from modeld.output.grammar.values import Opened
 from modeld.output.parser import OutputParser
-from shared.catalog.sniff import ToolStyle
+from shared.catalog.template_detection import ToolStyle
 
 pytestmark = pytest.mark.unit
 READ = json.dumps({"name": "read", "arguments": ARGUMENTS})

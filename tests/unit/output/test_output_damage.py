@@ -9,16 +9,16 @@ import pytest
 from outputs import read, whole
 
 from fuzz import fuzz_output
-from modeld.output.callgrammar import ANY_OBJECT, tool_grammar
 from modeld.output.calls import STYLES
 from modeld.output.format import OutputFormat
+from modeld.output.grammar.call_grammar import ANY_OBJECT, tool_grammar
+from modeld.output.grammar.schema_bounds import MOST_COUNT, countable
+from modeld.output.grammar.schema_grammar import schema_grammar
 from modeld.output.markers import Markers
 from modeld.output.reader import MOST_LOOKS, NoProgress, Reader, Steps
-from modeld.output.schemabounds import MOST_COUNT, countable
-from modeld.output.schemagrammar import schema_grammar
 from modeld.output.tools import ToolBook
-from shared.catalog.sniff import ToolStyle
-from shared.nesting import DEEPEST
+from shared.catalog.template_detection import ToolStyle
+from shared.text.nesting import DEEPEST
 
 pytestmark = pytest.mark.unit
 LENGTH = 4000

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from outputs import TAGS, read
 
 from modeld.output.format import OutputFormat
-from shared.catalog.sniff import THINK_MARKS, THINK_OF_STYLE
+from shared.catalog.template_detection import THINK_MARKS, THINK_OF_STYLE
 
 pytestmark = pytest.mark.unit
 FAMILIES = [

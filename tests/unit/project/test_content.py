@@ -13,7 +13,7 @@ from acp_bridge.install.change import FileChange, apply
 from acp_bridge.tools.paths import locate
 from acp_bridge.tools.workspace import write_text
 from modeld.cli import configfile
-from shared.content import replace_content
+from shared.system.content import replace_content
 
 pytestmark = [pytest.mark.unit, pytest.mark.skipif(sys.platform == "win32", reason="the facts are POSIX's")]
 

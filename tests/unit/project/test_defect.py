@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from shared import codes
-from shared.defect import Places, report
+from shared.diagnosis.defect import Places, report
 
 pytestmark = pytest.mark.unit
 

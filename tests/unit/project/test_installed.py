@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from shared.diagnosis.installed import ImportGuard, Installed
 from shared.errors import Upgraded, from_wire
-from shared.installed import ImportGuard, Installed
 
 pytestmark = pytest.mark.unit
 

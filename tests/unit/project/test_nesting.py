@@ -19,16 +19,16 @@ from acp_bridge.models.row_cache import Remembered, RowCache
 from acp_bridge.providers.config import read_providers
 from acp_bridge.providers.listcache import ListCache
 from acp_bridge.providers.stream import StreamReader, error_text
-from modeld.engine.wire import BadFrame, to_worker_reader
+from modeld.pipe.frames import BadFrame, to_worker_reader
 from modeld.rpc.checks import require_conversation, require_shallow
 from modeld.template.render import Template
-from shared.catalog.own import read_record, record_path
+from shared.catalog.pulled_record import read_record, record_path
 from shared.errors import SettingInvalid
-from shared.nesting import DEEPEST, decode_json, loads_json, too_deep
 from shared.protocol.faults import InvalidParams
 from shared.protocol.message import Malformed, decode_params, parse
-from shared.secret import Cleaner
 from shared.settings import load_settings
+from shared.text.nesting import DEEPEST, decode_json, loads_json, too_deep
+from shared.text.secret import Cleaner
 
 pytestmark = pytest.mark.unit
 ROOT = Path(__file__).resolve().parents[3]

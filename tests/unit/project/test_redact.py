@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.redact import Redactor
+from shared.text.redact import Redactor
 
 pytestmark = pytest.mark.unit
 

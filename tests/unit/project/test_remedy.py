@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shared import remedy
+from shared.diagnosis import remedy
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secret_search import echoes, found
-from shared.secret import (
+from shared.text.secret import (
     HIDDEN,
     LONGEST,
     PLACEHOLDERS,
@@ -24,7 +24,7 @@ from shared.secret import (
     shown_address,
     split_address,
 )
-from shared.shown import escaped, in_markdown, one_line, title
+from shared.text.shown import escaped, in_markdown, one_line, title
 
 pytestmark = pytest.mark.unit
 

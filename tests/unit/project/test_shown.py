@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from hostile import HOSTILE, markup, raw
-from shared import shown
 from shared.errors import ModelNotFound
-from shared.shown import code_span, cut, escaped, fenced, in_markdown, one_line, readable, title
+from shared.text import shown
+from shared.text.shown import code_span, cut, escaped, fenced, in_markdown, one_line, readable, title
 
 TEXTS = st.text(st.characters(codec=None) | st.sampled_from("\x1b\x9b\n\t\r\u202e\u200d`[]<\\"))
 MARKS = [
@@ -129,7 +129,7 @@ def test_the_message_of_an_error_is_one_line_whatever_its_fields_hold() -> None:
 
 def test_few_write_past_the_door_of_the_terminal() -> None:
     """Who does has made harmless what it writes, or writes to a pipe of ours."""
-    root = Path(shown.__file__).parents[1]
+    root = Path(shown.__file__).parents[2]
     past = re.compile(r"\bdraw\(|stdout\.buffer\.write|stderr\.buffer|os\.write\([12],|sys\.__std(?:out|err)__")
     sources = [path for part in ("acp_bridge", "modeld", "shared") for path in (root / part).rglob("*.py")]
     found = {path.relative_to(root).as_posix() for path in sources if past.search(path.read_text(encoding="utf-8"))}
@@ -139,5 +139,5 @@ def test_few_write_past_the_door_of_the_terminal() -> None:
         "acp_bridge/tools/grep.py",  # the pipe of a child to its bridge
         "modeld/cli/context.py",  # JSON, escaped in its own way
         "modeld/cli/watch.py",  # the live view, drawn from single lines
-        "shared/console.py",
+        "shared/text/console.py",
     }

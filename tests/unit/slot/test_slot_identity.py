@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from modeld.slot import events as ev
-from modeld.slot.machine import Machine
+from modeld.slot.core import events as ev
+from modeld.slot.core.machine import Machine
+from modeld.slot.core.state import SlotState
 from modeld.slot.request import bounded
-from modeld.slot.state import SlotState
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity, covers, serves
 from shared.errors import ModelSwitchRequired
 from shared.protocol.api import Sampling

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from modeld.slot import effects as fx
-from modeld.slot import events as ev
-from modeld.slot.machine import IGNORED, TABLE, IllegalEvent, Machine, due, transition
-from modeld.slot.state import NAMES, LoadJob, Name, Operation, SlotState, validate
+from modeld.slot.core import effects as fx
+from modeld.slot.core import events as ev
+from modeld.slot.core.machine import IGNORED, TABLE, IllegalEvent, Machine, due, transition
+from modeld.slot.core.state import NAMES, LoadJob, Name, Operation, SlotState, validate
 from shared.errors import ModelBusy, ModeldError, ModelNotActive, ModelSwitchRequired, NotOwner
 from shared.settings import Settings
 from unit_slot_identities import asked, resolved

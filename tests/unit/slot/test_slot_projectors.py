@@ -9,10 +9,10 @@ import sys
 import msgspec
 import pytest
 
-from modeld.engine import exits
-from modeld.parts import holds_pictures
+from modeld.pipe import exits
 from modeld.slot.projectors import Projectors, Signature
 from modeld.slot.request import identity_of
+from modeld.template.message_parts import holds_pictures
 from shared.catalog.entry import ModelEntry
 from shared.protocol.api import LoadConfig
 

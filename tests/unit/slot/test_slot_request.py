@@ -76,7 +76,6 @@ def test_the_callers_wishes_go_before_the_kept_settings_field_by_field() -> None
     [
         (entry(), "llama"),
         (entry(backends=("openvino", "llama")), "openvino"),
-        (entry(backends=()), "scripted"),
     ],
 )
 def test_a_model_that_can_be_run_is_let_through(model: ModelEntry, backend: str) -> None:

@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from modeld.slot import effects as fx
-from modeld.slot import events as ev
-from modeld.slot.machine import Machine
-from modeld.slot.state import validate
+from modeld.slot.core import effects as fx
+from modeld.slot.core import events as ev
+from modeld.slot.core.machine import Machine
+from modeld.slot.core.state import validate
 from shared.errors import ModeldError
 from shared.settings import Settings
 from unit_slot_identities import asked, resolved

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from modeld.slot.events import WorkerUp
-from modeld.slot.state import (
+from modeld.slot.core.events import WorkerUp
+from modeld.slot.core.state import (
     NAMES,
     IllegalEvent,
     InvariantBroken,

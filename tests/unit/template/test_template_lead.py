@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from modeld.output.callgrammar import must_call, tool_grammar
+from modeld.output.grammar.call_grammar import must_call, tool_grammar
 from modeld.output.parser import OutputParser
 from modeld.template.lead import call_lead
 from modeld.template.render import Template

@@ -9,7 +9,7 @@ import pytest
 from templates import CHATML_TOOLS, STRICT
 
 from modeld.output.calls import STYLES
-from modeld.template.sniff import sniff
+from modeld.template.output_format import sniff
 
 pytestmark = pytest.mark.unit
 
@@ -69,5 +69,5 @@ def test_whole_templates() -> None:
 
 
 def test_sniffing_needs_no_template_engine() -> None:
-    code = "import sys, modeld.template.sniff; assert 'jinja2' not in sys.modules"
+    code = "import sys, modeld.template.output_format; assert 'jinja2' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

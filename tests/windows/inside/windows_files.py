@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.lease.identity import same_process, start_token
+from shared.lease.process.identity import same_process, start_token
 
 assert sys.platform == "win32"
 

@@ -16,7 +16,7 @@ from shared.clock import SystemClock
 from shared.lease import disk
 from shared.lease.contender import Contender
 from shared.lease.files import LeaseFolder, prepare
-from shared.lease.identity import current
+from shared.lease.process.identity import current
 from shared.lease.record import USUAL_TTL
 from shared.paths import DataRoot
 
@@ -37,7 +37,7 @@ PRELUDE = textwrap.dedent(
     from shared.lease import disk
     from shared.lease.contender import Contender
     from shared.lease.files import LeaseFolder, prepare
-    from shared.lease.identity import current
+    from shared.lease.process.identity import current
     from shared.paths import DataRoot
 
     def contender(path, name):

@@ -9,9 +9,9 @@ import time
 import anyio
 import pytest
 
-from modeld.engine import exits
-from modeld.engine import host as host_module
-from modeld.engine.host import WorkerHost
+from modeld.host import worker_host as host_module
+from modeld.host.worker_host import WorkerHost
+from modeld.pipe import exits
 from shared.settings import Settings
 
 assert sys.platform == "win32"
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 QUICK = Settings(lease_ttl=4.0)
 CHECKOUT = os.environ["MODELD_CHECKOUT"]
 #: This interpreter takes no path from its environment.
-PROGRAM = f"import sys; sys.path.insert(0, {CHECKOUT!r}); from modeld.engine.worker import main; main(sys.argv[1:])"
+PROGRAM = f"import sys; sys.path.insert(0, {CHECKOUT!r}); from modeld.worker.process import main; main(sys.argv[1:])"
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from acp_bridge.faces.acp.schema import (
     InitializeParams,
     InitializeResult,
 )
-from shared.shown import NAME_MOST, one_line
+from shared.text.shown import NAME_MOST, one_line
 from shared.version import __version__
 
 if TYPE_CHECKING:

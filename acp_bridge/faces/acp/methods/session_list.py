@@ -12,7 +12,7 @@ from msgspec import UNSET
 from acp_bridge.conversations.database import PAGE, Listed
 from acp_bridge.faces.acp.errors import invalid
 from acp_bridge.faces.acp.schema import ListSessionsParams, ListSessionsResult, SessionInfo
-from shared.shown import TITLE_MOST, one_line
+from shared.text.shown import TITLE_MOST, one_line
 
 if TYPE_CHECKING:
     from acp_bridge.faces.acp.server import AcpServer

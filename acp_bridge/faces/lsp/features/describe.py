@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 async def handle(window: Window, params: wire.DescribeParams) -> wire.Description:
     """The daemon's own plan where it can be had, else an estimate. Raises ModelNotFound."""
     from acp_bridge.faces.lsp.listing import listing
-    from shared.words import switch_sentence, use_sentence
+    from shared.text.words import switch_sentence, use_sentence
 
     core = await window.core()
     if not core.daemon.connected:

@@ -10,7 +10,7 @@ from shared.version import __version__
 
 if TYPE_CHECKING:
     from acp_bridge.faces.lsp.window import Window
-    from shared.finding import Finding
+    from shared.diagnosis.finding import Finding
 
 
 async def handle(window: Window, params: wire.Nothing) -> wire.Report:

@@ -13,7 +13,7 @@ from acp_bridge.faces.lsp.window import Work
 from shared.errors import ModeldError
 from shared.protocol import api
 from shared.protocol.faults import RequestCancelled
-from shared.secret import shown_address
+from shared.text.secret import shown_address
 
 #: How long the list may take to show what was fetched.
 LISTED_S = 2.0
@@ -93,8 +93,8 @@ async def _by_daemon(core: Core, params: wire.PullParams, work: Work, shown: Sho
 
 
 async def _here(window: Window, params: wire.PullParams, work: Work, shown: Shown) -> api.PullResult:
-    from shared.catalog.download import Progress
-    from shared.catalog.pull import pull
+    from shared.fetch.download import Progress
+    from shared.fetch.pull import pull
 
     loop = asyncio.get_running_loop()
 

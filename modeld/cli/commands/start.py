@@ -1,0 +1,135 @@
+"""`modeld start`: a daemon in the background, at most one by this command, ready when it returns."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+import anyio
+import anyio.to_thread
+
+from modeld.cli.client import Connection
+from modeld.cli.context import Context
+from modeld.cli.spawn import launch
+from modeld.cli.takeover import hand_over
+from shared import codes
+from shared.client.locate import target_of, targets
+from shared.diagnosis.remedy import called, install_command
+from shared.diagnosis.version_order import is_older
+from shared.errors import BackendUnavailable, DaemonError, DaemonUnreachable, ModeldError
+from shared.lease import presence
+from shared.lease.pulse import PULSE_SECONDS
+from shared.lease.reader import PresenceView, survey
+from shared.protocol import api
+from shared.version import __version__
+
+#: Beyond the time between two looks of a living instance at its own records.
+_MEND_GRACE = 2.0
+_MEND_POLL = 0.1
+
+
+def main(options: argparse.Namespace) -> int:
+    """Idempotent: a living modeld is reported and kept, unless it is an older version than this.
+
+    Raises DaemonUnreachable with what the daemon said.
+    """
+    return anyio.run(start, Context(), options.backend)
+
+
+async def start(context: Context, backend: str | None) -> int:
+    """See `main`."""
+    running = await _running(context) or await _mended(context)
+    if running is not None:
+        if is_older(running.hello.version):
+            return await hand_over(context, running, backend, None)
+        return _report(running, "is running already", backend)
+    mine = await launch(context, backend)
+    return codes.FAILED if mine is None else await _settle(context, mine)
+
+
+async def _running(context: Context) -> Connection | None:
+    """A greeted connection to a modeld that lives. One that lives and does not answer is not started over."""
+    found = await anyio.to_thread.run_sync(survey, context.root)
+    failure: DaemonError | None = None
+    for target in targets(found):
+        try:
+            async with await Connection.open(target, context.settings) as connection:
+                return connection
+        except DaemonUnreachable as error:
+            failure = failure or error
+        except DaemonError:
+            continue  # proven: nobody listens there
+    if failure is not None:
+        raise failure
+    return None
+
+
+async def _mended(context: Context) -> Connection | None:
+    """Somebody who lives behind a record that cannot be read: it is waited for until it has written it anew."""
+    deadline = anyio.current_time() + PULSE_SECONDS + _MEND_GRACE
+    told = False
+    while anyio.current_time() < deadline:
+        try:
+            names = await anyio.to_thread.run_sync(presence.illegible, context.root, time.time(), PULSE_SECONDS * 2)
+        except OSError:
+            return None  # the start itself says what is wrong with the root
+        if not names:
+            return await _running(context) if told else None
+        if not told:
+            told = True
+            print("modeld: a record is damaged; waiting for its modeld to write it anew", file=sys.stderr)
+        await anyio.sleep(_MEND_POLL)
+    return await _running(context)
+
+
+def _report(connection: Connection, what: str, backend: str | None) -> int:
+    hello = connection.hello
+    version = "" if hello.version == __version__ else f", version {hello.version}, newer than this command"
+    print(f"modeld {what} (pid {connection.target.pid}, backend {hello.backend}{version})")
+    missing = _missing(backend) if hello.backend != backend else ""
+    if missing:
+        print(f"It serves {hello.backend}, not {backend}: {missing}")
+    elif backend not in (None, "auto", hello.backend):
+        print(
+            f"It serves {hello.backend}, not {backend}: `{called('modeld')} restart --backend {backend}` changes that."
+        )
+    if hello.backend == "none" and backend != "none" and not missing:
+        print(_engine_advice())
+    return codes.OK
+
+
+def _missing(backend: str | None) -> str:
+    """Why that engine cannot serve here, "" where it can."""
+    from modeld.engine.backends import choose
+
+    try:
+        choose(backend or "auto")
+    except BackendUnavailable as error:
+        return error.message
+    return ""
+
+
+def _engine_advice() -> str:
+    """For a modeld that runs without an engine: whether one is there to be used, or none is installed."""
+    from modeld.engine.backends import available
+
+    backend = next((one.backend for one in available() if one.importable), None)
+    if backend is not None:
+        return f"It runs without an engine: `{called('modeld')} restart --backend {backend}` changes that."
+    return f"No engine is installed: `{install_command('openvino')}`, then `{called('modeld')} restart`."
+
+
+async def _settle(context: Context, mine: PresenceView) -> int:
+    """Ours answers. Of starters that raced, the earliest instance stays."""
+    async with await Connection.open(target_of(mine), context.settings) as connection:
+        found = await anyio.to_thread.run_sync(survey, context.root)
+        earlier = [view for view in found.living if (view.started, view.instance) < (mine.started, mine.instance)]
+        for view in earlier:
+            try:
+                async with await Connection.open(target_of(view), context.settings) as winner:
+                    await connection.call("daemon/shutdown", api.ShutdownParams(reason="duplicate"), api.Value)
+                    return _report(winner, "was started at the same moment by another command", None)
+            except ModeldError:
+                continue  # it does not answer: ours stays
+        return _report(connection, "is running", None)

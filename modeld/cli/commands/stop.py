@@ -1,0 +1,88 @@
+"""`modeld stop`: every instance of this data root, standbys first, each bounded in time."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+
+import anyio
+import anyio.to_thread
+
+from modeld.cli.client import Connection
+from modeld.cli.context import Context
+from shared import codes
+from shared.client.locate import Target, targets
+from shared.errors import DaemonError, ModeldError
+from shared.lease.process import identity
+from shared.lease.reader import survey
+from shared.protocol import api
+
+#: Beyond the drain: cancel, close of the worker, release.
+ENDING_SECONDS = 15.0
+_POLL = 0.02
+
+
+def main(options: argparse.Namespace) -> int:
+    """Idempotent."""
+    return anyio.run(stop, Context(), options.drain)
+
+
+async def stop(context: Context, drain: float | None) -> int:
+    """Ask each to end; one that does not is ended by force once it is proven to be the same process."""
+    found = await anyio.to_thread.run_sync(survey, context.root)
+    living = list(reversed(targets(found)))
+    if not living:
+        print("modeld is not running")
+        return codes.OK
+    limit = (context.settings.shutdown_drain if drain is None else drain) + ENDING_SECONDS
+    failed = 0
+    for target in living:
+        asked = await _ask(context, target, drain)
+        if await gone(target, limit if asked else 1.0) or await _force(target):
+            print(f"modeld stopped (pid {target.pid})")
+        else:
+            print(f"modeld: pid {target.pid} does not end; see `modeld logs`", file=sys.stderr)
+            failed += 1
+    return codes.FAILED if failed else codes.OK
+
+
+async def _ask(context: Context, target: Target, drain: float | None) -> bool:
+    try:
+        async with await Connection.open(target, context.settings) as connection:
+            await connection.call("daemon/shutdown", api.ShutdownParams(drain_s=drain, reason="stop"), api.Value)
+    except DaemonError:
+        return False
+    except ModeldError as error:
+        print(f"modeld: pid {target.pid} refused: {error.message}", file=sys.stderr)
+        return False
+    return True
+
+
+async def gone(target: Target, limit: float) -> bool:
+    """Whether that process ends within `limit` seconds."""
+    with anyio.move_on_after(limit):
+        while _same(target):  # noqa: ASYNC110  another process's end has no event here
+            await anyio.sleep(_POLL)
+        return True
+    return False
+
+
+def _same(target: Target) -> bool:
+    return identity.same_process(target.pid, target.start_token)
+
+
+async def _force(target: Target) -> bool:
+    """Only a process that is proven the one in the record is ended: a pid alone may be anybody's."""
+    if not target.start_token or not _same(target):
+        return not _same(target)
+    numbers = [signal.SIGTERM]
+    if sys.platform != "win32":
+        numbers.append(signal.SIGKILL)
+    for number in numbers:
+        if _same(target):
+            os.kill(target.pid, number)
+        if await gone(target, 2.0):
+            return True
+    return False

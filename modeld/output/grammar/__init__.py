@@ -1,0 +1,1 @@
+"""Grammars that hold an answer: tool calls and JSON schemas, as values and as text. Pure."""

@@ -1,0 +1,158 @@
+"""The text side of the resident model: conversations to tokens, tokens to the bytes a reader sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from modeld.engine.contract import Engine, LoadedModel, SpecialTokens
+from modeld.engine.images import Picture, refuse_pictures, take_pictures
+from modeld.output.format import OutputFormat
+from modeld.output.parser import format_marks
+from modeld.template.lead import Lead, call_lead
+from modeld.template.render import Template
+from modeld.template.shape import text_of
+from modeld.worker.prompt_tokens import PromptTokenizer
+from modeld.worker.template_limits import RenderGuard
+from shared.catalog.identity import AUTO, RequestedIdentity, ResolvedIdentity
+from shared.errors import ModelLoadFailed, TemplateFailed
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """What the engine gets, and how its answer will have to be read."""
+
+    tokens: list[int]
+    format: OutputFormat
+    pictures: Sequence[Picture] = ()
+
+
+class Chat:
+    """One model's template, vocabulary and guard together. Safe to use from two threads."""
+
+    def __init__(self, engine: Engine, template: Template, guard: RenderGuard) -> None:
+        self._engine = engine
+        self._guard = guard
+        self.template = template
+        self.special: SpecialTokens = engine.special
+        self.tokenizer = PromptTokenizer(engine, self.special, template, guard)
+
+    @classmethod
+    def for_model(cls, engine: Engine, loaded: LoadedModel, name: str, guard: RenderGuard) -> tuple[Chat, list[str]]:
+        """Compile and probe the model's template; warnings for describe.
+
+        Raises ModelLoadFailed at stage `template`.
+        """
+        from modeld.template.probe import probe
+
+        special = engine.special
+        try:
+            with guard.limits():
+                template = Template(loaded.template, special.bos_text, special.eos_text)
+                warnings = probe(template)
+        except TemplateFailed as error:
+            raise ModelLoadFailed(model=name, stage="template", reason=error.data["message"]) from error
+        return cls(engine, template, guard), warnings
+
+    def identify(self, identity: ResolvedIdentity, wanted: RequestedIdentity) -> ResolvedIdentity:
+        """The resolved identity with the fields that the template decides."""
+        form = self.template.sniffed.output
+        resolved = msgspec.structs.replace(
+            identity,
+            template_digest=self.template.digest,
+            bos_policy="add" if self.special.add_bos else "none",
+            reasoning_format=form.reasoning,
+        )
+        for field in ("template_digest", "bos_policy", "reasoning_format"):
+            asked = getattr(wanted, field)
+            if asked not in (AUTO, getattr(resolved, field)):
+                raise ModelLoadFailed(
+                    model=wanted.name, stage="template", reason=f"{field} {asked} was asked for and cannot be had"
+                )
+        return resolved
+
+    def prompt(
+        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], thinking: str | None
+    ) -> Prompt:
+        """Render and tokenise, with BOS exactly once where the vocabulary wants it. Contents are data: texts of special
+        tokens in them are ordinary text.
+
+        Raises UnsupportedFeature for a message that holds more than the model can take, PictureUnusable,
+        TemplateFailed: nothing is left out silently.
+        """
+        sight = self._engine.sight
+        pictures: Sequence[Picture] = ()
+        if sight is None:
+            refuse_pictures(messages)
+        else:
+            messages, pictures = take_pictures(messages, sight.mark)
+        mark = sight.mark if sight is not None else ""
+        rendered = self.tokenizer.contents.render(messages, tools, thinking, mark)
+        with self._guard.limits():
+            form = self.template.output_format(rendered.disguised)
+        if pictures and rendered.disguised.count(mark) != len(pictures):
+            raise TemplateFailed(message="it left a picture out", index=pictures[0].index)
+        tokens = self.tokenizer.tokens(rendered, sight, pictures)
+        if tokens and tokens[-1] < 0:
+            at = pictures[-1].index
+            raise TemplateFailed(message="it ends with a picture, where an answer should begin", index=at)
+        return Prompt(self.with_bos(tokens), form, pictures)
+
+    def call_lead(self, tools: Sequence[dict[str, Any]]) -> Lead | None:
+        """How the template begins a call; None where it does not tell."""
+        with self._guard.limits():
+            return call_lead(self.template, tools)
+
+    def with_bos(self, tokens: list[int]) -> list[int]:
+        """The template may write the begin mark itself: it is never doubled."""
+        bos = self.special.bos
+        if self.special.add_bos and bos is not None and tokens[:1] != [bos]:
+            return [bos, *tokens]
+        return tokens
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text alone, no marks added."""
+        return [len(self.ordinary(text)) for text in texts]
+
+    def ordinary(self, text: str) -> list[int]:
+        """Tokens of a content by itself, as a prompt has them: no text in it is a special token."""
+        return self.tokenizer.ordinary(text)
+
+    def count_each(self, messages: Sequence[dict[str, Any]]) -> list[int]:
+        """Tokens of each message's own words and pictures. Raises as `prompt`."""
+        sight = self._engine.sight
+        if sight is None:
+            refuse_pictures(messages)
+            return self.count([words_of(message) for message in messages])
+        told, pictures = take_pictures(messages, "")
+        each = self.count([words_of(message) for message in told])
+        for picture in pictures:
+            each[picture.index] += len(sight.ids(sight.mark, [picture]))
+        return each
+
+    def piece_reader(self, form: OutputFormat, stops: Sequence[str]) -> Callable[[int], bytes]:
+        """Bytes of a token as the parser for `form` wants them: marks it reads in full, other marks silent."""
+        engine = self._engine
+        known: dict[int, bytes] = {}
+        marks = format_marks(form)
+
+        def read(token: int) -> bytes:
+            data = known.get(token)
+            if data is None:
+                data = engine.piece(token, special=False)
+                if not data:
+                    mark = engine.piece(token, special=True)
+                    text = mark.decode("utf-8", "replace")
+                    data = mark if text in stops or any(text in one for one in marks) else b""
+                known[token] = data
+            return data
+
+        return read
+
+
+def words_of(message: dict[str, Any]) -> str:
+    """All words of a message that cost tokens: its content, thoughts and tool calls."""
+    parts = [text_of(message.get("content")), message.get("reasoning_content")]
+    parts += [call.get("function", {}).get("arguments") for call in message.get("tool_calls") or ()]
+    return "\n".join(part if isinstance(part, str) else str(part) for part in parts if part)
