@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from acp_bridge.faces.lsp import wire
 from acp_bridge.turn.stages import loading_title, queue_title
@@ -45,27 +45,12 @@ class WorkDone:
 
 def turn_event(event: api.Event) -> wire.TurnEvent | None:
     """The event as a partial result, None for what no editor shows."""
-    match event:
-        case api.TextDelta():
-            return wire.TextEvent(text=event.text)
-        case api.ReasoningDelta():
-            return wire.ReasoningEvent(text=event.text)
-        case api.ToolCallDelta():
-            return wire.ToolCallEvent(index=event.index, id=event.id, name=event.name, arguments=event.arguments)
-        case api.Queued():
-            return wire.QueuedEvent(position=event.position, ahead=event.ahead)
-        case api.Loading():
-            return wire.LoadingEvent(model=event.model, fraction=event.fraction, unloads=event.unloads)
-        case api.Prefix():
-            return wire.PrefixEvent(reused=event.reused, total=event.total)
-        case api.Prefill():
-            return wire.PrefillEvent(done=event.done, total=event.total)
-        case api.Thinking():
-            return wire.ThinkingEvent()
-        case api.Generating():
-            return wire.GeneratingEvent()
-        case _:
-            return None
+    kind = _SHOWN.get(event.__struct_config__.tag)
+    return wire.mirrored(kind, event) if kind is not None else None
+
+
+#: By the tag that both wires give it.
+_SHOWN: dict[Any, type[wire.TurnEvent]] = {kind.__struct_config__.tag: kind for kind in get_args(wire.TurnEvent)}
 
 
 def stage_text(event: api.Event) -> tuple[str, float | None] | None:

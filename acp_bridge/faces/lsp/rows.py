@@ -68,18 +68,7 @@ def shown(models: Sequence[wire.Model]) -> list[wire.Model]:
 
 def wire_fit(fit: Fit) -> wire.Fit:
     """A forecast as the editor sees it."""
-    return wire.Fit(
-        verdict=fit.verdict,
-        text=fit.text,
-        context=fit.num_ctx,
-        weights_bytes=fit.weights_bytes,
-        kv_bytes=fit.kv_bytes,
-        compute_bytes=fit.compute_bytes,
-        required_bytes=fit.required_bytes,
-        free_bytes=fit.free_bytes,
-        reserve_bytes=fit.reserve_bytes,
-        source=fit.source_text,
-    )
+    return wire.mirrored(wire.Fit, fit, text=fit.text, context=fit.num_ctx, source=fit.source_text)
 
 
 def _local(row: LibraryRow, seen: Seen, *, offered: bool) -> wire.Model:
@@ -91,32 +80,21 @@ def _local(row: LibraryRow, seen: Seen, *, offered: bool) -> wire.Model:
         vision = vision and bool(active.capabilities.get("vision"))
     selectable = offered and not row.embedding_only and row.state not in ("not servable", "rejected")
     fits = 0 if fit is None or running else fit.num_ctx
-    return wire.Model(
+    return wire.mirrored(
+        wire.Model,
+        row,
         id=row.name,
         name=row.title or row.name,
         group=_group(row, seen, selectable),
-        state=row.state,
         detail=describe(row),
         selectable=selectable,
         reason=row.reason or ("it makes embeddings and does not chat" if row.embedding_only else ""),
         actions=_actions(row, seen),
-        backend=row.backend,
-        format=row.format,
-        architecture=row.architecture,
-        quantization=row.quantization,
-        parameters=row.parameters,
-        size_bytes=row.size_bytes,
-        path=row.path,
         context=running,
         context_own=row.context_train,
         window=running or fits or row.context_train,
-        tools=row.tools,
-        thinking=row.thinking,
         thinking_levels=thinking_levels(row),
         vision=vision,
-        fim=row.fim,
-        embedding_only=row.embedding_only,
-        has_template=row.has_template,
         fit=wire_fit(fit) if fit is not None and not running else None,
         tokens_per_s=seen.speeds.get(row.name, 0.0),
     )

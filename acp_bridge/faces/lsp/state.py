@@ -20,30 +20,19 @@ def service_status(
     if status is None:
         return _away(detection, looked=looked)
     active = status.active
-    return wire.Status(
+    return wire.mirrored(
+        wire.Status,
+        status,
         service="running",
         text=_text(status, me),
-        backend=status.backend,
-        version=status.version,
         slot=status.state,
         model=active.name if active is not None else "",
         device=active.device if active is not None else "",
         context=active.num_ctx if active is not None else 0,
-        generation=status.generation,
         tokens_per_s=speed,
         busy=_busy(status, me),
-        queue=[
-            wire.Waiting(client=w.client, mine=w.client == me, model=w.model, waited_s=w.waited_s) for w in status.queue
-        ],
-        memory=wire.Memory(
-            required_bytes=status.memory.required_bytes,
-            free_bytes=status.memory.free_bytes,
-            reserve_bytes=status.memory.reserve_bytes,
-            measured_bytes=status.memory.measured_bytes,
-            pressure=status.memory.pressure,
-        ),
-        clients=status.clients,
-        pending_reload=status.pending_reload,
+        queue=[wire.mirrored(wire.Waiting, waiting, mine=waiting.client == me) for waiting in status.queue],
+        memory=wire.mirrored(wire.Memory, status.memory),
         last_error=str((status.last_error or {}).get("message", "")),
     )
 
@@ -73,13 +62,11 @@ def _busy(status: api.Status, me: str) -> wire.Busy | None:
         return None
     fraction = busy.detail.get("fraction")
     active = status.active.name if status.active is not None else ""
-    return wire.Busy(
-        operation=busy.operation,
-        stage=busy.stage,
-        holder=busy.holder,
+    return wire.mirrored(
+        wire.Busy,
+        busy,
         mine=busy.holder == me,
         model=str(busy.detail.get("model", "") or active),
-        age_s=busy.age_s,
         fraction=float(fraction) if isinstance(fraction, (int, float)) else None,
     )
 

@@ -13,12 +13,13 @@ table's, in snake_case. `message` is a sentence for people and says what to do n
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from shared.protocol.api import EndedBy, FinishReason, RowState, SlotStateName
 
+Made = TypeVar("Made", bound=msgspec.Struct)
 #: Rises when a neighbouring version of the extension could no longer work with this face.
 WIRE = 1
 
@@ -43,6 +44,12 @@ class Asked(msgspec.Struct, rename="camel", kw_only=True):
 
 class Told(msgspec.Struct, rename="camel", kw_only=True):
     """Base of what the bridge sends. Every field is always there."""
+
+
+def mirrored(kind: type[Made], source: msgspec.Struct, /, **said: Any) -> Made:
+    """A `kind` with the fields of `source` that have the same names, and with what is `said` beside or instead."""
+    shared = set(kind.__struct_fields__).intersection(source.__struct_fields__).difference(said)
+    return kind(**{name: getattr(source, name) for name in shared}, **said)
 
 
 class Nothing(Asked, kw_only=True):

@@ -3,11 +3,14 @@
 import importlib.util
 from pathlib import Path
 from types import ModuleType
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
 from acp_bridge.faces.lsp import wire
+from shared.catalog.advertised.fit import Fit
+from shared.protocol import api
 
 pytestmark = pytest.mark.unit
 ROOT = Path(__file__).resolve().parents[3]
@@ -65,3 +68,34 @@ def test_parts_of_messages_are_told_apart_by_type() -> None:
 def test_an_unknown_part_is_refused() -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"role": "user", "content": [{"type": "video", "data": ""}]}, wire.Message)
+
+
+TWINS = [
+    (wire.Model, api.LibraryRow, {"state"}),
+    (wire.Fit, Fit, {"source"}),
+    (wire.Busy, api.BusyOperation, set()),
+    (wire.Memory, api.MemoryStatus, set()),
+    (wire.Waiting, api.Waiting, set()),
+    (wire.Status, api.Status, {"memory", "queue", "busy", "last_error"}),
+    (wire.TurnResult, api.TurnResult, {"usage", "timings", "tool_calls"}),
+    (wire.ToolCall, api.ToolCall, set()),
+    (wire.Usage, api.Usage, set()),
+    (wire.Timings, api.Timings, set()),
+]
+
+
+@pytest.mark.parametrize(("kind", "source", "said"), TWINS, ids=lambda value: getattr(value, "__name__", ""))
+def test_fields_of_one_name_mean_one_thing_on_both_wires(kind: Any, source: Any, said: set[str]) -> None:
+    """What `mirrored` takes over; the others are said in another type (a state more, a list of this wire's own)."""
+    ours, theirs = ({each.name: each.type for each in msgspec.structs.fields(one)} for one in (kind, source))
+    shared = ours.keys() & theirs.keys()
+    assert shared
+    assert {name for name in shared if ours[name] != theirs[name]} == said
+
+
+def test_every_event_that_an_editor_is_shown_has_the_fields_of_the_daemons() -> None:
+    shown = {each.__struct_config__.tag: each for each in get_args(wire.TurnEvent)}
+    theirs = {each.__struct_config__.tag: each for each in get_args(api.Event)}
+    assert shown.keys() - theirs.keys() == {"waiting", "notice"}
+    for tag in shown.keys() & theirs.keys():
+        assert set(shown[tag].__struct_fields__) == set(theirs[tag].__struct_fields__), tag

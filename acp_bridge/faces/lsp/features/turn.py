@@ -78,27 +78,15 @@ async def _turn(window: Window, params: wire.TurnParams, work: Work) -> wire.Tur
         shown.done.end()
     window.answered(result)
     result = _runnable(result)
-    return wire.TurnResult(
-        finish_reason=result.finish_reason,
-        model=result.model,
-        usage=wire.Usage(
-            reused=result.usage.reused, prefilled=result.usage.prefilled, generated=result.usage.generated
-        ),
-        timings=wire.Timings(
-            queued_s=result.timings.queued_s,
-            load_s=result.timings.load_s,
-            prefill_s=result.timings.prefill_s,
-            first_token_s=result.timings.first_token_s,
-            decode_s=result.timings.decode_s,
-            tokens_per_s=result.timings.tokens_per_s,
-        ),
+    return wire.mirrored(
+        wire.TurnResult,
+        result,
+        usage=wire.mirrored(wire.Usage, result.usage),
+        timings=wire.mirrored(wire.Timings, result.timings),
         context=result.num_ctx,
-        tool_calls=[wire.ToolCall(id=c.id, name=c.name, arguments=c.arguments) for c in result.tool_calls],
+        tool_calls=[wire.mirrored(wire.ToolCall, call) for call in result.tool_calls],
         text="".join(shown.text),
         reasoning="".join(shown.reasoning),
-        by=result.by,
-        warnings=result.warnings,
-        ended_by=result.ended_by,
         left_out=history.left_out,
     )
 
@@ -117,17 +105,9 @@ def _runnable(result: api.TurnResult) -> api.TurnResult:
 
 def _sampling(params: wire.TurnParams) -> api.Sampling:
     options = params.options
-    return api.Sampling(
-        temperature=options.temperature,
-        top_k=options.top_k,
-        top_p=options.top_p,
-        min_p=options.min_p,
-        repeat_penalty=options.repeat_penalty,
-        presence_penalty=options.presence_penalty,
-        frequency_penalty=options.frequency_penalty,
-        seed=options.seed,
-        max_tokens=options.max_tokens,
-        stop=options.stop,
+    return wire.mirrored(
+        api.Sampling,
+        options,
         thinking=None if options.thinking == "default" else options.thinking,
         tool_choice=None if params.tool_choice == "auto" else params.tool_choice,
     )
