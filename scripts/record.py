@@ -73,7 +73,7 @@ def _wrapped(line: str) -> list[str]:
 
 
 def drawn(shown: list[tuple[float, str, bool]]) -> str:
-    """The picture: every line appears at its time and stays."""
+    """The drawing: every line appears at its time and stays."""
     height = len(shown) * LINE + 2 * MARGIN + 22
     width = int(WIDTH * _LETTER) + 2 * MARGIN
     lines = [
@@ -98,7 +98,7 @@ def drawn(shown: list[tuple[float, str, bool]]) -> str:
 
 
 def main() -> int:
-    """Write the picture."""
+    """Write the drawing."""
     TARGET.write_text(drawn(session()), encoding="utf-8")
     print(TARGET.relative_to(ROOT))
     return 0

@@ -27,7 +27,7 @@ without loss, so that what an engine raises is what the editor shows.
     │   ├── WaitTimeout             -32029   wait_timeout
     │   ├── UnsupportedFeature      -32032   unsupported_feature
     │   ├── TemplateFailed          -32033   template_error
-    │   ├── PictureUnusable         -32049   picture_unusable
+    │   ├── ImageUnusable           -32049   image_unusable
     │   ├── TextFailed              -32051   text_failed
     │   ├── ClientStalled           -32045   client_stalled
     │   ├── ConsentDeclined         -32046   consent_declined
@@ -295,13 +295,13 @@ class TemplateFailed(TurnError):
         return f"the model's chat template refused the conversation: {self.data['message']}"
 
 
-class PictureUnusable(TurnError):
-    """`index`: the conversation message that holds the picture."""
+class ImageUnusable(TurnError):
+    """`index`: the conversation message that holds the image."""
 
-    kind = "picture_unusable"
+    kind = "image_unusable"
     code = -32049
     fields = ("reason", "index")
-    summary = "a picture in message {index} of the conversation cannot be used: {reason}"
+    summary = "an image in message {index} of the conversation cannot be used: {reason}"
 
 
 class TextFailed(TurnError):
@@ -526,6 +526,9 @@ def _concrete(base: type[ModeldError]) -> list[type[ModeldError]]:
 
 BY_KIND: dict[str, type[ModeldError]] = {cls.kind: cls for cls in _concrete(ModeldError)}
 
+#: Kinds as earlier releases of protocol 1 named them; they go with protocol 2.
+FORMER_KINDS = {"picture_unusable": "image_unusable"}
+
 
 def from_wire(error: dict[str, Any]) -> ModeldError:
     """Rebuild the typed error from a JSON-RPC error object; never raises on odd input."""
@@ -533,7 +536,7 @@ def from_wire(error: dict[str, Any]) -> ModeldError:
     data: dict[str, Any] = {str(key): value for key, value in raw.items()} if isinstance(raw, dict) else {}
     kind = str(data.pop("kind", ""))
     message = str(error.get("message", ""))
-    cls = BY_KIND.get(kind)
+    cls = BY_KIND.get(FORMER_KINDS.get(kind, kind))
     if cls is not None:
         return cls(message, **data)
     code = error.get("code")

@@ -21,7 +21,7 @@ HOSTILE: dict[str, str] = {
     "tags": "flag\U000e0041\U000e0042\U000e007f",
     "halves": "half\ud83d and \udc80",
     "link": "[Fix it](command:workbench.action.terminal.new)",
-    "picture": "![x](https://example.invalid/?q=1) <img src=x onerror=alert(1)>",
+    "image": "![x](https://example.invalid/?q=1) <img src=x onerror=alert(1)>",
     "icon": "$(alert) $(sync~spin)",
     "code": "`` ` ``` [x](command:y)",
     "backslash": "\\[x](command:y) \\\\<b>",
@@ -42,7 +42,7 @@ def raw(shown: str | bytes) -> list[str]:
 
 
 def markup(shown: str) -> list[str]:
-    """What a reader of Markdown would make of it beside words and code: links, pictures, HTML."""
+    """What a reader of Markdown would make of it beside words and code: links, images, HTML."""
     tokens = MarkdownIt("commonmark").parse(shown)
     kinds = [each.type for token in tokens for each in (token, *(token.children or []))]
     return [kind for kind in kinds if kind in ("link_open", "image", "html_inline", "html_block")]

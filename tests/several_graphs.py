@@ -1,7 +1,7 @@
 """Tiny models that see with OpenVINO: an ordinary conversion taken apart into the graphs of a folder that sees.
 
 What the language graph answers to rows is what the ordinary one answers to ids. The vision graph is seeded noise over
-patches: the same rows for the same picture and others for another one.
+patches: the same rows for the same image and others for another one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAKING_SECONDS = 120
 def write_seeing(folder: Path, *, family: str = "llava", width: int = WIDTH) -> Path:
     """Write a model that sees into `folder`, beside the ordinary one it is made of (`words`), and answer its path.
 
-    `width`: of a picture's rows, where they are not to fit. In a process of its own: nothing native stays in this one.
+    `width`: of an image's rows, where they are not to fit. In a process of its own: nothing native stays in this one.
     """
     command = [sys.executable, __file__, str(folder), family, str(width)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=MAKING_SECONDS, check=False)

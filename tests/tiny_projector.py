@@ -1,7 +1,7 @@
-"""Writes real, tiny projectors (the vision part of a model) that llama.cpp loads in milliseconds, and pictures.
+"""Writes real, tiny projectors (the vision part of a model) that llama.cpp loads in milliseconds, and images.
 
 A vision transformer of seeded noise in front of LLaVA's two-layer projector: what a model sees through it
-is noise, but the same noise for the same picture and other noise for another one.
+is noise, but the same noise for the same image and other noise for another one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from tiny_gguf import written
 
-#: Side of the square that every picture is brought to, and of one patch, in pixels: 16 tokens a picture.
+#: Side of the square that every image is brought to, and of one patch, in pixels: 16 tokens an image.
 IMAGE, PATCH = 32, 8
 TOKENS = (IMAGE // PATCH) ** 2
 
@@ -35,7 +35,7 @@ def write_tiny_projector(
 ) -> Path:
     """Write one projector for a model of embedding width `width` and answer its path.
 
-    `kind`: llama.cpp's name of the projector. `scale`: how strong pictures are beside words. `spoilt`: tensors that get
+    `kind`: llama.cpp's name of the projector. `scale`: how strong images are beside words. `spoilt`: tensors that get
     another shape, which native code stumbles over.
     """
     path.parent.mkdir(parents=True, exist_ok=True)

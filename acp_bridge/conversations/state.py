@@ -58,7 +58,7 @@ class Conversation(msgspec.Struct, kw_only=True):
         return not self.events
 
     @property
-    def pictured(self) -> bool:
+    def has_images(self) -> bool:
         """The user has shown an image at some time."""
         return any(isinstance(event, UserSaid) and has_image(event.parts) for event in self.events)
 

@@ -135,7 +135,7 @@ class Driver:
         model = self._model = self._source.bound(found)
         view.chosen(model.name)
         self._params = msgspec.structs.replace(job.params, thinking=self._level(found, model.name))
-        if history.pictured and model.may_see and job.allow_load:
+        if history.has_images and model.may_see and job.allow_load:
             await model.load(view, self._cancel, allow_switch=job.allow_switch)  # whether it sees is known then
         tools = await self._equip(found, model)
         if not isinstance(found, RemoteModel) and not found.has_template and history.begins:

@@ -25,7 +25,7 @@ class History(Protocol):
     remedy: str
 
     @property
-    def pictured(self) -> bool:
+    def has_images(self) -> bool:
         """Whether there is an image in what is sent."""
         ...
 
@@ -59,9 +59,9 @@ class RecordedHistory:
         self.aside = aside
 
     @property
-    def pictured(self) -> bool:
+    def has_images(self) -> bool:
         """See History."""
-        return self._recorder.conversation.pictured
+        return self._recorder.conversation.has_images
 
     @property
     def begins(self) -> bool:
@@ -90,10 +90,10 @@ class GivenHistory:
     remedy = ""
 
     def __init__(
-        self, render: Callable[[bool], Messages], *, new_images: int = 0, pictured: bool = False, trims: bool = False
+        self, render: Callable[[bool], Messages], *, new_images: int = 0, has_images: bool = False, trims: bool = False
     ) -> None:
         self.new_images = new_images
-        self.pictured = pictured
+        self.has_images = has_images
         self.trims = trims
         self.left_out = 0
         self._render = render

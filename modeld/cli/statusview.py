@@ -36,7 +36,7 @@ class View:
             self._rates.append(turn.timings.tokens_per_s)
 
     def lines(self, status: api.Status, *, width: int, since: float = 0.0, away: str = "") -> list[str]:
-        """The picture, no line wider than `width`. `since`: its age in seconds; `away`: modeld is gone."""
+        """The screen, no line wider than `width`. `since`: its age in seconds; `away`: modeld is gone."""
         width = max(width, NARROWEST)
         status = lined(status)
         plain = [

@@ -1,4 +1,4 @@
-"""`modeld status --watch`: a picture that stays on a terminal, one text a change when piped; through restarts."""
+"""`modeld status --watch`: a live view on a terminal, plain lines when piped; through restarts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shared.errors import DaemonError
 from shared.protocol import api
 from shared.text.console import draw
 
-#: A picture is drawn anew this often, for the seconds in it. Seconds.
+#: The live view is redrawn this often, for the seconds in it. Seconds.
 TICK_SECONDS = 1.0
 #: While modeld is away it is looked for this often. Seconds.
 AWAY_SECONDS = 0.5
@@ -56,7 +56,7 @@ async def plain(context: Context, *, as_json: bool) -> int:
     return 0
 
 
-async def picture(context: Context) -> int:
+async def screen(context: Context) -> int:
     """For a terminal: on a screen of its own, which gives the old one back at the end."""
     view = View()
     shown: list[api.Status | None] = []

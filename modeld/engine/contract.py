@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
 
-from modeld.engine.images import Picture
+from modeld.engine.images import PromptImage
 from modeld.engine.kv_disk_cache import Shelf
 from modeld.output.grammar.values import Opened, ToolGrammar
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
@@ -178,18 +178,18 @@ class Sight(Protocol):
 
     @property
     def mark(self) -> str:
-        """What a rendered prompt holds where a picture belongs; nobody outside this process knows it."""
+        """What a rendered prompt holds where an image belongs; nobody outside this process knows it."""
         ...
 
-    def ids(self, text: str, pictures: Sequence[Picture]) -> list[int]:
-        """Ids of a rendered prompt with its marks, as `modeld.engine.images` writes pictures; no BOS added.
+    def ids(self, text: str, images: Sequence[PromptImage]) -> list[int]:
+        """Ids of a rendered prompt with its marks, as `modeld.engine.images` writes images; no BOS added.
 
-        Safe beside a running decode. Raises PictureUnusable, UnsupportedFeature.
+        Safe beside a running decode. Raises ImageUnusable, UnsupportedFeature.
         """
         ...
 
-    def show(self, tokens: Sequence[int], pictures: Sequence[Picture]) -> None:
-        """The pictures of the prompt that `ensure_prefix` gets next, until `end_turn`."""
+    def show(self, tokens: Sequence[int], images: Sequence[PromptImage]) -> None:
+        """The images of the prompt that `ensure_prefix` gets next, until `end_turn`."""
         ...
 
 
@@ -223,7 +223,7 @@ class Engine(Protocol):
 
     @property
     def sight(self) -> Sight | None:
-        """What pictures are shown to; None where the loaded model cannot see."""
+        """What images are shown to; None where the loaded model cannot see."""
         ...
 
     def tokenize(self, text: str, *, special: bool) -> list[int]:

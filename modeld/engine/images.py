@@ -1,7 +1,7 @@
-"""Pictures of a conversation: out of its messages, checked before anything decodes them. Pure, engine-neutral.
+"""Images of a conversation: out of its messages, checked before anything decodes them. Pure, engine-neutral.
 
-A picture stands in a prompt as one negative id for each token that it takes: the same ids for the same file, others
-for any other, so that whatever compares prompts (lanes, parked states, files) knows pictures without knowing of them.
+An image stands in a prompt as one negative id for each token that it takes: the same ids for the same file, others
+for any other, so that whatever compares prompts (lanes, parked states, files) knows images without knowing of them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from modeld.template.message_parts import PICTURE, WORDS, kind_of
-from shared.errors import PictureUnusable, UnsupportedFeature
+from modeld.template.message_parts import IMAGE, WORDS, kind_of
+from shared.errors import ImageUnusable, UnsupportedFeature
 
 #: A photo of a telephone has 12 to 50 million pixels and up to 15 MB; a decoded pixel takes 3 bytes, twice at times.
 MOST_BYTES = 20 * 1024 * 1024
@@ -26,11 +26,11 @@ _PIECE = 64 * 1024
 
 
 class SightUnusable(Exception):
-    """Pictures cannot be taken; why, in words for a person."""
+    """Images cannot be taken; why, in words for a person."""
 
 
-class Picture(msgspec.Struct, frozen=True, kw_only=True):
-    """One picture as it came. `width` and `height` in pixels, as its header says; `digest` of the whole file.
+class PromptImage(msgspec.Struct, frozen=True, kw_only=True):
+    """One image as it came. `width` and `height` in pixels, as its header says; `digest` of the whole file.
 
     `index`: the message that holds it.
     """
@@ -45,17 +45,17 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
 # --- out of the messages ---------------------------------------------------------------------------
 
 
-def take_pictures(messages: Sequence[dict[str, Any]], mark: str) -> tuple[list[dict[str, Any]], list[Picture]]:
-    """The messages with `mark` as words where a picture was, and the pictures in order.
+def take_images(messages: Sequence[dict[str, Any]], mark: str) -> tuple[list[dict[str, Any]], list[PromptImage]]:
+    """The messages with `mark` as words where an image was, and the images in order.
 
-    Raises PictureUnusable (too large, broken, not a picture), UnsupportedFeature (a sound, a file, an address).
+    Raises ImageUnusable (too large, broken, not an image), UnsupportedFeature (a sound, a file, an address).
     """
-    pictures: list[Picture] = []
-    said = [_without(message, index, mark, pictures) for index, message in enumerate(messages)]
-    return said, pictures
+    images: list[PromptImage] = []
+    said = [_without(message, index, mark, images) for index, message in enumerate(messages)]
+    return said, images
 
 
-def _without(message: dict[str, Any], index: int, mark: str, pictures: list[Picture]) -> dict[str, Any]:
+def _without(message: dict[str, Any], index: int, mark: str, images: list[PromptImage]) -> dict[str, Any]:
     content = message.get("content")
     if not isinstance(content, list) or not any(kind_of(part) not in WORDS for part in content):
         return message
@@ -64,15 +64,15 @@ def _without(message: dict[str, Any], index: int, mark: str, pictures: list[Pict
         kind = kind_of(part)
         if kind in WORDS:
             parts.append(part)
-        elif kind == PICTURE:
-            pictures.append(open_picture(_data(part), index))
+        elif kind == IMAGE:
+            images.append(open_image(_data(part), index))
             parts.append({"type": "text", "text": mark})
         else:
-            raise UnsupportedFeature(feature=f"{kind} in a message (this model reads words and sees pictures)")
+            raise UnsupportedFeature(feature=f"{kind} in a message (this model reads words and sees images)")
     return {**message, "content": parts}
 
 
-def refuse_pictures(messages: Sequence[dict[str, Any]]) -> None:
+def refuse_images(messages: Sequence[dict[str, Any]]) -> None:
     """Raises UnsupportedFeature naming the kind of a part that is no text: an image, a sound, a file."""
     for message in messages:
         content = message.get("content")
@@ -84,29 +84,29 @@ def refuse_pictures(messages: Sequence[dict[str, Any]]) -> None:
 
 def _data(part: dict[str, Any]) -> str:
     """The base64 text of a `data:` address; nothing is ever fetched."""
-    given = part.get(PICTURE)
+    given = part.get(IMAGE)
     address = given.get("url") if isinstance(given, dict) else given
     if not isinstance(address, str) or not address.startswith("data:"):
-        raise UnsupportedFeature(feature="a picture by its address (send it as data:image/...;base64,...)")
+        raise UnsupportedFeature(feature="an image by its address (send it as data:image/...;base64,...)")
     head, comma, data = address.partition(",")
     if not comma or not head.endswith(";base64"):
-        raise UnsupportedFeature(feature="a picture that is not base64")
+        raise UnsupportedFeature(feature="an image that is not base64")
     return data
 
 
-def open_picture(text: str, index: int) -> Picture:
-    """Decode base64 and read the header. Raises PictureUnusable."""
+def open_image(text: str, index: int) -> PromptImage:
+    """Decode base64 and read the header. Raises ImageUnusable."""
     if len(text) * 3 // 4 > MOST_BYTES:
-        raise PictureUnusable(reason=f"it is larger than {MOST_BYTES // 1024**2} MB", index=index)
+        raise ImageUnusable(reason=f"it is larger than {MOST_BYTES // 1024**2} MB", index=index)
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise PictureUnusable(reason="its base64 is broken", index=index) from error
+        raise ImageUnusable(reason="its base64 is broken", index=index) from error
     try:
         width, height = dimensions(data)
     except ValueError as error:
-        raise PictureUnusable(reason=str(error), index=index) from error
-    return Picture(data=data, width=width, height=height, digest=hashlib.sha256(data).digest(), index=index)
+        raise ImageUnusable(reason=str(error), index=index) from error
+    return PromptImage(data=data, width=width, height=height, digest=hashlib.sha256(data).digest(), index=index)
 
 
 # --- headers ---------------------------------------------------------------------------------------
@@ -187,10 +187,10 @@ def _bmp(data: bytes) -> tuple[int, int]:
 # --- as ids ----------------------------------------------------------------------------------------
 
 
-def picture_ids(digest: bytes, part: int, count: int, positions: int | None = None) -> list[int]:
-    """`count` ids below zero for part `part` of a picture. The first is told from those behind it (`continues`).
+def image_ids(digest: bytes, part: int, count: int, positions: int | None = None) -> list[int]:
+    """`count` ids below zero for part `part` of an image. The first is told from those behind it (`continues`).
 
-    `positions`: so many of them move the words behind on (None: all); where a picture lies in two dimensions, fewer do.
+    `positions`: so many of them move the words behind on (None: all); where an image lies in two dimensions, fewer do.
     """
     stream = hashlib.shake_256(digest + part.to_bytes(4, "big")).digest(8 * count)
     moving = count if positions is None else positions
@@ -208,7 +208,7 @@ def positions(tokens: Sequence[int]) -> int:
 
 
 def tokens_within(tokens: Sequence[int], position: int) -> int:
-    """The most tokens from the first that end at `position` or before, and in no picture."""
+    """The most tokens from the first that end at `position` or before, and in no image."""
     at = length = 0
     for place, token in enumerate(tokens):
         at += token >= 0 or not (-1 - token) & 2
@@ -219,17 +219,17 @@ def tokens_within(tokens: Sequence[int], position: int) -> int:
 
 
 def continues(token: int) -> bool:
-    """Whether an id stands inside a picture, behind its first."""
+    """Whether an id stands inside an image, behind its first."""
     return token < 0 and bool((-1 - token) & 1)
 
 
 def begins(token: int) -> bool:
-    """Whether an id is the first of a picture."""
+    """Whether an id is the first of an image."""
     return token < 0 and not (-1 - token) & 1
 
 
 def whole(prompt: Sequence[int], length: int) -> int:
-    """`length` tokens of `prompt`, or as many less as it takes to cut no picture in two."""
+    """`length` tokens of `prompt`, or as many less as it takes to cut no image in two."""
     while 0 < length < len(prompt) and continues(prompt[length]):
         length -= 1
     return length
@@ -242,8 +242,8 @@ def words_end(prompt: Sequence[int], start: int, end: int) -> int:
     return next(place for place in range(start, end) if prompt[place] < 0)
 
 
-def picture_end(prompt: Sequence[int], start: int) -> int:
-    """Behind the picture that begins at `start`."""
+def image_end(prompt: Sequence[int], start: int) -> int:
+    """Behind the image that begins at `start`."""
     end = start + 1
     while end < len(prompt) and continues(prompt[end]):
         end += 1
@@ -251,5 +251,5 @@ def picture_end(prompt: Sequence[int], start: int) -> int:
 
 
 def words_of_prompt(prompt: Sequence[int]) -> Sequence[int]:
-    """The prompt without its pictures; the prompt itself where there are none."""
+    """The prompt without its images; the prompt itself where there are none."""
     return prompt if not prompt or min(prompt) >= 0 else [token for token in prompt if token >= 0]

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from modeld.template.message_parts import PICTURE, WORDS
+from modeld.template.message_parts import IMAGE, WORDS
 from shared.protocol.faults import InvalidParams
 from shared.text.nesting import TOO_DEEP, too_deep
 
@@ -91,7 +91,7 @@ def _require_words(part: _Part, place: str) -> None:
     field = WORDS.get(part.type)
     if field is not None and getattr(part, field) is None:
         raise InvalidParams(at=f"{place}.{field}", reason=f"a part of type `{part.type}` needs it, as text")
-    if part.type == PICTURE and part.image_url is None:
+    if part.type == IMAGE and part.image_url is None:
         raise InvalidParams(at=f"{place}.image_url", reason="a part of type `image_url` needs it")
 
 

@@ -158,7 +158,7 @@ class Loads:
         target = self._targets.pop(effect.job, None)
         worker = self._workers.pop(effect.job, None)
         known = self._entries.pop(effect.job, None)
-        # a folder's graph is read by every load of the folder: to leave it out helps over a picture alone
+        # a folder's graph is read by every load of the folder: to leave it out helps over an image alone
         projector = known[0].projector if known is not None else ""
         error = effect.error
         if target is not None:

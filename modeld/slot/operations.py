@@ -12,7 +12,7 @@ from modeld.pipe.messages import SPARE, Done, Embed, Fill, Job, TrimParked, Turn
 from modeld.slot.core import events as ev
 from modeld.slot.job import Stopped, Work
 from modeld.slot.request import bounded
-from modeld.template.message_parts import holds_pictures
+from modeld.template.message_parts import holds_images
 from modeld.turn.reaper import EngineTruth, Reaper
 from modeld.turn.stillness import Standing, Stillness
 from shared.errors import EngineFailed, ModeldError, ModelLoadFailed, SlotGenerationStale
@@ -43,7 +43,7 @@ class Operation:
         self.generation = 0
         self.num_ctx = 0
         self.session_valid = True
-        self._pictured = False
+        self._had_images = False
 
     async def run(self, make: Callable[[int], Job]) -> Done:
         """Take the slot, let the worker do it, give the slot back on every path. Raises as `hold`."""
@@ -91,9 +91,9 @@ class Operation:
         except ModeldError as error:
             slot.crew.note_exit(worker)  # a crash is told as a crash, before the slot is given back
             valid = bool(getattr(error, "state_valid", False)) and not host.exited.is_set()
-            if self._pictured and host.crashed and state.active is not None and state.active.projector:
+            if self._had_images and host.crashed and state.active is not None and state.active.projector:
                 told = slot.loads.projectors.note(state.active.path, state.active.projector, host.exit_reason)
-                reason = f"{host.exit_reason} over a picture; {told}"
+                reason = f"{host.exit_reason} over an image; {told}"
                 failed = EngineFailed(reason=reason, generation=slot.machine.state.generation)
                 slot.last_error = failed.to_wire()
                 raise failed from error
@@ -132,7 +132,7 @@ class Operation:
         number = host.next_turn()
         lease.pin(number, slot.now())
         job = make(number)
-        self._pictured = self._pictured or holds_pictures(getattr(job, "messages", ()))
+        self._had_images = self._had_images or holds_images(getattr(job, "messages", ()))
 
         def on_events(events: list[api.Event]) -> None:
             crash_point("turn.event")

@@ -1,8 +1,8 @@
 """Files by which models see that ended a worker: the model is loaded for words, until another file stands there.
 
-Of a GGUF file that is its projector, of an OpenVINO folder its graph of pictures. One that cannot be read leaves a
+Of a GGUF file that is its projector, of an OpenVINO folder its vision graph. One that cannot be read leaves a
 model for words by itself. One that native code stumbles over ends the whole process instead, at the load or at the
-first picture; without this each next prompt would run into the same again.
+first image; without this each next prompt would run into the same again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The parts of a message's content, as conversations have them: which are words, and which are pictures. Pure."""
+"""The parts of a message's content, as conversations have them: which are words, and which are images. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 #: Kinds of parts that are words, and the field that has them.
 WORDS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
-PICTURE = "image_url"
+IMAGE = "image_url"
 
 
 def kind_of(part: Any) -> str:
@@ -20,7 +20,7 @@ def text_of(part: Any) -> str:
     return str(part.get(WORDS.get(kind_of(part), "text")) or "") if isinstance(part, dict) else str(part)
 
 
-def holds_pictures(messages: Sequence[dict[str, Any]]) -> bool:
-    """Whether any part of the conversation is a picture."""
+def holds_images(messages: Sequence[dict[str, Any]]) -> bool:
+    """Whether any part of the conversation is an image."""
     contents = [message.get("content") for message in messages]
-    return any(kind_of(part) == PICTURE for content in contents if isinstance(content, list) for part in content)
+    return any(kind_of(part) == IMAGE for content in contents if isinstance(content, list) for part in content)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from modeld.engine.contract import Engine, LoadedModel, SpecialTokens
-from modeld.engine.images import Picture, refuse_pictures, take_pictures
+from modeld.engine.images import PromptImage, refuse_images, take_images
 from modeld.output.format import OutputFormat
 from modeld.output.parser import format_marks
 from modeld.template.lead import Lead, call_lead
@@ -25,7 +25,7 @@ class Prompt(msgspec.Struct, frozen=True):
 
     tokens: list[int]
     format: OutputFormat
-    pictures: Sequence[Picture] = ()
+    images: Sequence[PromptImage] = ()
 
 
 class Chat:
@@ -78,26 +78,26 @@ class Chat:
         """Render and tokenise, with BOS exactly once where the vocabulary wants it. Contents are data: texts of special
         tokens in them are ordinary text.
 
-        Raises UnsupportedFeature for a message that holds more than the model can take, PictureUnusable,
+        Raises UnsupportedFeature for a message that holds more than the model can take, ImageUnusable,
         TemplateFailed: nothing is left out silently.
         """
         sight = self._engine.sight
-        pictures: Sequence[Picture] = ()
+        images: Sequence[PromptImage] = ()
         if sight is None:
-            refuse_pictures(messages)
+            refuse_images(messages)
         else:
-            messages, pictures = take_pictures(messages, sight.mark)
+            messages, images = take_images(messages, sight.mark)
         mark = sight.mark if sight is not None else ""
         rendered = self.tokenizer.contents.render(messages, tools, thinking, mark)
         with self._guard.limits():
             form = self.template.output_format(rendered.disguised)
-        if pictures and rendered.disguised.count(mark) != len(pictures):
-            raise TemplateFailed(message="it left a picture out", index=pictures[0].index)
-        tokens = self.tokenizer.tokens(rendered, sight, pictures)
+        if images and rendered.disguised.count(mark) != len(images):
+            raise TemplateFailed(message="it left an image out", index=images[0].index)
+        tokens = self.tokenizer.tokens(rendered, sight, images)
         if tokens and tokens[-1] < 0:
-            at = pictures[-1].index
-            raise TemplateFailed(message="it ends with a picture, where an answer should begin", index=at)
-        return Prompt(self.with_bos(tokens), form, pictures)
+            at = images[-1].index
+            raise TemplateFailed(message="it ends with an image, where an answer should begin", index=at)
+        return Prompt(self.with_bos(tokens), form, images)
 
     def call_lead(self, tools: Sequence[dict[str, Any]]) -> Lead | None:
         """How the template begins a call; None where it does not tell."""
@@ -120,15 +120,15 @@ class Chat:
         return self.tokenizer.ordinary(text)
 
     def count_each(self, messages: Sequence[dict[str, Any]]) -> list[int]:
-        """Tokens of each message's own words and pictures. Raises as `prompt`."""
+        """Tokens of each message's own words and images. Raises as `prompt`."""
         sight = self._engine.sight
         if sight is None:
-            refuse_pictures(messages)
+            refuse_images(messages)
             return self.count([words_of(message) for message in messages])
-        told, pictures = take_pictures(messages, "")
+        told, images = take_images(messages, "")
         each = self.count([words_of(message) for message in told])
-        for picture in pictures:
-            each[picture.index] += len(sight.ids(sight.mark, [picture]))
+        for image in images:
+            each[image.index] += len(sight.ids(sight.mark, [image]))
         return each
 
     def piece_reader(self, form: OutputFormat, stops: Sequence[str]) -> Callable[[int], bytes]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from modeld.engine.continued import Separator, continued, cut, find_separator, in_parts, one_by_one
 from modeld.engine.contract import Engine, Sight, SpecialTokens
-from modeld.engine.images import Picture
+from modeld.engine.images import PromptImage
 from modeld.output.parser import format_marks
 from modeld.template.content import ContentRenderer, Rendered
 from modeld.template.escape import Span, SpecialTexts
@@ -35,11 +35,11 @@ class PromptTokenizer:
         if structure and not self._adds_space:
             self._separator = find_separator(self._with_special, special.control)
 
-    def tokens(self, rendered: Rendered, sight: Sight | None, pictures: Sequence[Picture]) -> list[int]:
+    def tokens(self, rendered: Rendered, sight: Sight | None, images: Sequence[PromptImage]) -> list[int]:
         """All tokens of a prompt; no BOS is added. Raises as `Sight.ids`."""
         text = rendered.text
         marks = self._special.spans(rendered.disguised)
-        left = list(pictures)
+        left = list(images)
 
         def whole(part: str) -> list[int]:
             count = part.count(sight.mark) if sight is not None and left else 0
@@ -51,7 +51,7 @@ class PromptTokenizer:
 
         if marks == self._special.spans(text):
             return whole(text)
-        if sight is not None and pictures:
+        if sight is not None and images:
             marks = sorted([*marks, *_places(text, sight.mark)])
         tokens: list[int] = []
         for begin, end, disguised in _stretches(rendered, marks):

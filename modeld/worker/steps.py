@@ -70,5 +70,5 @@ class StepRunner:
         plan = self._runner.plan(job)
         run = Run(self._engine, self._activity, job.turn, send)
         self._run, self._plan = run, plan  # from here on the engine has a turn to end
-        run.ensure(plan.tokens, "turn", job.conversation, plan.pictures)
+        run.ensure(plan.tokens, "turn", job.conversation, plan.images)
         return run.done("stop")

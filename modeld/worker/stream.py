@@ -8,7 +8,7 @@ from collections.abc import Callable
 from shared.protocol.api import Event, Generating, ReasoningDelta, TextDelta, Thinking, ToolCallDelta
 
 #: The first event leaves at once; later ones wait for company this long (seconds). A screen shows 60
-#: pictures a second, and each message costs the daemon and the bridge time that decode needs too.
+#: frames a second, and each message costs the daemon and the bridge time that decode needs too.
 JOIN_SECONDS = 0.04
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from modeld.engine.contract import Aborted, DecodeOptions, Engine, LoadedModel, Purpose
-from modeld.engine.images import Picture
+from modeld.engine.images import PromptImage
 from modeld.output.grammar.call_grammar import must_call, tool_grammar
 from modeld.output.parser import OutputParser
 from modeld.output.repetition import RepetitionWatch, request_of
@@ -46,7 +46,7 @@ class TurnRunner:
         run = Run(self._engine, self._activity, job.turn, said)
         plan = self.plan(job)
         try:
-            run.ensure(plan.tokens, "turn", job.conversation, plan.pictures)
+            run.ensure(plan.tokens, "turn", job.conversation, plan.images)
             run.prefill(plan.options)
             run.decode(plan, self._chat.special.end)
         except Aborted:
@@ -54,7 +54,7 @@ class TurnRunner:
         finally:
             self._engine.end_turn()
         done = run.finish(plan.parser, plan.window_bound)
-        if done.finish_reason in ("stop", "length") and not plan.pictures:
+        if done.finish_reason in ("stop", "length") and not plan.images:
             held = len(plan.tokens) + done.usage.generated - 1
             self.onward.note(Ended(job=job, text=said.text, held=held, thinking=plan.thinking))
         return done
@@ -73,7 +73,7 @@ class TurnRunner:
         stops = [*job.params.stop, *self._chat.template.end_texts]
         return TurnPlan(
             tokens=prompt.tokens,
-            pictures=prompt.pictures,
+            images=prompt.images,
             thinking=thinking,
             options=options,
             parser=OutputParser(prompt.format, stops, tools),
@@ -88,7 +88,7 @@ class TurnRunner:
         prompt = self._chat.prompt(job.messages, job.tools, None)
         self._budget(prompt.tokens)
         try:
-            run.ensure(prompt.tokens, "warm", pictures=prompt.pictures)
+            run.ensure(prompt.tokens, "warm", images=prompt.images)
             run.prefill(None)
         except Aborted:
             run.cancelled = True
@@ -171,7 +171,7 @@ class TurnPlan(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     tokens: list[int]
-    pictures: Sequence[Picture] = ()
+    images: Sequence[PromptImage] = ()
     thinking: str | None = None
     options: DecodeOptions
     parser: OutputParser
@@ -204,13 +204,13 @@ class Run:
         tokens: list[int],
         purpose: Purpose,
         conversation: str | None = None,
-        pictures: Sequence[Picture] = (),
+        images: Sequence[PromptImage] = (),
     ) -> None:
         """Bring the warm part of the prompt into a lane and say how much it is."""
         self._activity.enter("prefix", self._turn)
         sight = self._engine.sight
-        if sight is not None and pictures:
-            sight.show(tokens, pictures)
+        if sight is not None and images:
+            sight.show(tokens, images)
         self._total = len(tokens)
         self._usage.reused = self._engine.ensure_prefix(tokens, purpose, conversation)
         self.stream.say(Prefix(reused=self._usage.reused, total=self._total))

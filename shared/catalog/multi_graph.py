@@ -1,7 +1,7 @@
-"""OpenVINO folders of several graphs (pure): one makes rows of numbers of words, one of pictures, a third answers.
+"""OpenVINO folders of several graphs (pure): one makes rows of numbers of words, one of images, a third answers.
 
 The engine takes such a prompt as rows. What else a language graph wants (positions of several parts, more about its
-pictures) the engine fills in only for prompts that it has read itself, and that reading does not hold what a turn
+images) the engine fills in only for prompts that it has read itself, and that reading does not hold what a turn
 promises (see docs/design/engines.md): such models are refused.
 """
 
@@ -16,12 +16,12 @@ from shared.catalog.scan import IR_LANGUAGE
 
 LANGUAGE = IR_LANGUAGE.removesuffix(".xml")
 WORDS = "openvino_text_embeddings_model"
-PICTURES = "openvino_vision_embeddings_model"
-#: Families whose pictures are squares that the one graph makes rows of (the engine's image_tiles.py has them too).
+IMAGES = "openvino_vision_embeddings_model"
+#: Families whose images are squares that the one graph makes rows of (the engine's image_tiles.py has them too).
 SEEN = frozenset({"internvl_chat", "llava"})
 
 _ROWS, _POSITIONS = "inputs_embeds", "position_ids"
-#: `token_type_ids` (Gemma 3) says which rows are a picture's: of words alone it may stay empty.
+#: `token_type_ids` (Gemma 3) says which rows are an image's: of words alone it may stay empty.
 _FILLED = frozenset({_ROWS, _POSITIONS, "attention_mask", "beam_idx", "token_type_ids"})
 
 
@@ -32,17 +32,17 @@ def of_several(facts: Facts, graphs: Collection[str], inputs: Mapping[str, str] 
 
 
 def sight_path(entry: ModelEntry) -> str:
-    """The file by which the model sees: its projector, or its folder's graph of pictures; "" of one for words.
+    """The file by which the model sees: its projector, or its folder's vision graph; "" of one for words.
 
     What lies in the folder is named from there, so that a copy of the folder sees by the same.
     """
     if entry.vision and entry.takes_rows:
-        return f"{PICTURES}.xml"
+        return f"{IMAGES}.xml"
     return entry.projector
 
 
 def _unusable(graphs: Collection[str], inputs: Mapping[str, str] | None) -> str:
-    missing = [one for one in (WORDS, PICTURES) if one not in graphs]
+    missing = [one for one in (WORDS, IMAGES) if one not in graphs]
     if missing:
         return f"{missing[0]}.xml is missing; convert it again"
     if inputs is None:

@@ -21,7 +21,7 @@ NAME_MOST = 200
 ELLIPSIS = "…"
 
 #: Without a shape, or with one that changes what is read beside it; newline and tab are apart. ZWNJ, ZWJ and the
-#: selectors of a variant (U+200C, U+200D, U+FE00 to U+FE0F) are apart too: words and pictures need them.
+#: selectors of a variant (U+200C, U+200D, U+FE00 to U+FE0F) are apart too: words and emoji need them.
 _ACTS = (
     "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\xad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b\\u200e\\u200f"
     "\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ud800-\\udfff\\ufeff\\uffa0\\ufff0-\\ufffb\\ufffe\\uffff"
@@ -34,7 +34,7 @@ _ESCAPED_IN_A_LINE = re.compile(f"[{_ACTS}{_JOINS}\\n\\t]")
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _PART_OF_AN_ESCAPE = re.compile(r"\\(?:u[0-9a-f]{0,3})?$")
 #: A fenced block or a code span (within one line: a paragraph's end would end it), or what would make a link, a
-#: picture, HTML or code.
+#: image, HTML or code.
 _CODE_OR_MARKUP = re.compile(
     r"(?P<code>^(?P<fence>`{3,})[^`\n]*\n(?:.*\n)*?(?P=fence)`*[ \t]*$|(?<!`)(?P<run>`+)(?!`).*?(?<!`)(?P=run)(?!`))"
     r"|(?P<before>\\*)(?P<mark>[\[\]<]|`+)",
@@ -66,7 +66,7 @@ def cut(text: str, most: int) -> str:
 
 
 def in_markdown(text: str) -> str:
-    """For a place that reads Markdown: code stays code, and nothing else in it makes a link, a picture or HTML."""
+    """For a place that reads Markdown: code stays code, and nothing else in it makes a link, an image or HTML."""
     return _CODE_OR_MARKUP.sub(_disarm, escaped(text))
 
 

@@ -320,5 +320,5 @@ def git(editor: Editor, *arguments: str) -> None:
 
 
 def remove_shots() -> None:
-    """Pictures of an older run say nothing of this one."""
+    """Screenshots of an older run say nothing of this one."""
     shutil.rmtree(SHOTS, ignore_errors=True)

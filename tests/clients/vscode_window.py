@@ -80,7 +80,7 @@ class Window:
         return f"status: {self.status()}\nside bar: {side}\nchat: {self.chat.inner_text()[-1500:]}"
 
     def shot(self, name: str) -> Path:
-        """Keep a picture of the window."""
+        """Keep a screenshot of the window."""
         SHOTS.mkdir(parents=True, exist_ok=True)
         path = SHOTS / f"{name}.png"
         self.page.screenshot(path=str(path))

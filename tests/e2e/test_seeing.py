@@ -1,4 +1,4 @@
-"""A picture from the editor to a model that sees, through bridge, daemon and worker; tiny weights and projector."""
+"""An image from the editor to a model that sees, through bridge, daemon and worker; tiny weights and projector."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def seeing(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
 
 
 def show(editor: Bridge, session: str, data: bytes, words: str) -> Turn:
-    """One prompt of a picture and words, as an editor sends them."""
+    """One prompt of an image and words, as an editor sends them."""
     image = {"type": "image", "data": base64.b64encode(data).decode(), "mimeType": "image/png"}
     prompt = [image, {"type": "text", "text": words}]
     return editor.end_prompt(editor.begin("session/prompt", {"sessionId": session, "prompt": prompt}))
@@ -55,7 +55,7 @@ def opened(editor: Bridge, home: Home, model: str) -> str:
 
 
 @pytest.mark.parametrize("seeing", ENGINES, indirect=True)
-def test_the_model_gets_the_picture_and_keeps_it(seeing: Home) -> None:
+def test_the_model_gets_the_image_and_keeps_it(seeing: Home) -> None:
     described = seeing.json("modeld", "describe", seeing.model("seer"))
     assert described["vision"] is True
     with seeing.bridge() as editor:
@@ -70,13 +70,13 @@ def test_the_model_gets_the_picture_and_keeps_it(seeing: Home) -> None:
         before = usage(seeing)
         whole = before.get("reused", 0) + before["prefilled"]
         editor.prompt(session, "And what else?")
-        assert usage(seeing)["reused"] >= whole, "the picture is in memory and is not computed again"
+        assert usage(seeing)["reused"] >= whole, "the image is in memory and is not computed again"
         other = opened(editor, seeing, "seer")
         show(editor, other, OTHER, "What is this?")
-        assert usage(seeing)["prefilled"] >= TOKENS, "another picture is another prompt"
+        assert usage(seeing)["prefilled"] >= TOKENS, "another image is another prompt"
 
 
-def test_a_picture_of_an_earlier_turn_is_still_seen_when_the_model_was_unloaded(seeing: Home) -> None:
+def test_an_image_of_an_earlier_turn_is_still_seen_when_the_model_was_unloaded(seeing: Home) -> None:
     with seeing.bridge() as editor:
         session = opened(editor, seeing, "seer")
         show(editor, session, ONE, "What is this?")
@@ -87,12 +87,12 @@ def test_a_picture_of_an_earlier_turn_is_still_seen_when_the_model_was_unloaded(
         assert after.get("reused", 0) + after["prefilled"] > before.get("reused", 0) + before["prefilled"]
 
 
-def test_a_broken_picture_is_said_and_costs_its_turn_alone(seeing: Home) -> None:
+def test_a_broken_image_is_said_and_costs_its_turn_alone(seeing: Home) -> None:
     with seeing.bridge() as editor:
         session = opened(editor, seeing, "seer")
         with pytest.raises(BridgeError) as refused:
             show(editor, session, ONE[:-60], "What is this?")
-        assert refused.value.kind == "picture_unusable"
+        assert refused.value.kind == "image_unusable"
         assert "cannot be decoded" in str(refused.value)
         generation = seeing.status()["generation"]
         assert show(editor, session, ONE, "And this?").text

@@ -5,7 +5,7 @@ const MESSAGE_MOST = 1000;
 /** What acts or has no shape: control characters, halves of characters, separators, directions, zero width, tags. */
 const ACTS = /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\ufff0-\ufffb]/gu;
 const SHORT: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '\\t' };
-/** A code span within one line, or what would make a link, a picture, HTML or code. */
+/** A code span within one line, or what would make a link, an image, HTML or code. */
 const CODE_OR_MARKUP = /((?<!`)(`+)(?!`).*?(?<!`)\2(?!`))|(\\*)([[\]<]|`+)/g;
 
 /** One line in which nothing acts and which the editor makes no link and no icon of; cut where a person sees it. */
@@ -33,7 +33,7 @@ export function plainAll<T>(value: T): T {
   return value;
 }
 
-/** One line for a place that reads Markdown: code spans stay, nothing else in it is a link, a picture or HTML. */
+/** One line for a place that reads Markdown: code spans stay, nothing else in it is a link, an image or HTML. */
 export function inMarkdown(text: string): string {
   const line = text.slice(0, MESSAGE_MOST).replace(ACTS, escape);
   return line.replace(CODE_OR_MARKUP, (found, code: string | undefined, _run, before = '', mark: string = '') =>

@@ -28,7 +28,7 @@ def main(options: argparse.Namespace) -> int:
         from modeld.cli import watch
 
         if sys.stdout.isatty() and not options.json:
-            return anyio.run(watch.picture, context)
+            return anyio.run(watch.screen, context)
         return anyio.run(functools.partial(watch.plain, context, as_json=options.json))
     status = context.with_daemon(lambda connection: connection.call("status", api.Fenced(), api.Status))
     _show(status, as_json=options.json)

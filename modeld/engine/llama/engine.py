@@ -19,7 +19,7 @@ from modeld.engine.contract import (
     SpecialTokens,
 )
 from modeld.engine.footprint import resident_bytes
-from modeld.engine.images import picture_end, positions, words_end, words_of_prompt
+from modeld.engine.images import image_end, positions, words_end, words_of_prompt
 from modeld.engine.kv_disk_cache import Shelf
 from modeld.engine.llama.devices import discrete
 from modeld.engine.llama.embedding import Embedder
@@ -57,9 +57,9 @@ class LlamaEngine:
         self._embedder: Embedder | None = None
         self._digest = ""
         self._prompt: Sequence[int] = ()
-        self._words: Sequence[int] = ()  # the prompt without its pictures
+        self._words: Sequence[int] = ()  # the prompt without its images
         self._sight: Sight | None = None
-        self._behind = 0  # tokens of pictures in the lane that move no position on
+        self._behind = 0  # tokens of images in the lane that move no position on
         self._lane: Lane | None = None
         self._sampler: SamplerChain | None = None
         self._latest = 0  # sampled and not yet evaluated
@@ -191,7 +191,7 @@ class LlamaEngine:
         while len(held) < total:
             start = len(held)
             if prompt[start] < 0:
-                self._see(lane, picture_end(prompt, start), progress)
+                self._see(lane, image_end(prompt, start), progress)
                 held = lane.state.tokens
                 continue
             end, step = words_end(prompt, start, min(start + step, total)), size
@@ -203,7 +203,7 @@ class LlamaEngine:
             progress(end, total)
 
     def _see(self, lane: Lane, end: int, progress: ProgressCallback) -> None:
-        """Encode a picture and evaluate it, whole or not at all."""
+        """Encode an image and evaluate it, whole or not at all."""
         sight, prompt, start = there(self._sight), self._prompt, len(lane.state.tokens)
         total, seen = len(prompt), start
 

@@ -67,7 +67,7 @@ class Memory:
         return bool(removed) and self.length(lane) == end
 
     def length(self, lane: Lane) -> int:
-        """Up to which position the native memory really holds something: as many tokens, but for some pictures."""
+        """Up to which position the native memory really holds something: as many tokens, but for some images."""
         last: int = self._api.llama_memory_seq_pos_max(self._memory, lane.sequence)
         return last + 1
 

@@ -1,7 +1,7 @@
 """Seeing: a projector beside the model, by llama.cpp's own multimodal library. Worker only.
 
-Where a picture belongs the rendered prompt holds a mark; the library says which tokens of words stand around it and
-how many it takes itself. A picture that is warm is neither decoded nor encoded again: its size is enough to count it.
+Where an image belongs the rendered prompt holds a mark; the library says which tokens of words stand around it and
+how many it takes itself. An image that is warm is neither decoded nor encoded again: its size is enough to count it.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from modeld.engine.contract import Aborted, AbortFlag
-from modeld.engine.images import Picture, SightUnusable, begins, picture_ids
+from modeld.engine.images import PromptImage, SightUnusable, begins, image_ids
 from modeld.engine.llama.library import Library, set_fields
 from modeld.engine.llama.model import ContextPlan
 from shared.catalog.identity import RequestedIdentity
-from shared.errors import EngineFailed, PictureUnusable, UnsupportedFeature
+from shared.errors import EngineFailed, ImageUnusable, UnsupportedFeature
 
 _TEXT, _IMAGE = 0, 1  # mtmd_input_chunk_type
 _STOPPED = 2  # as llama_decode answers when it was aborted
 #: A cancel is looked for once in so many nodes of the encoder's graph; each look splits the graph there.
 _NODES = 16
-#: Seconds between two signs of life while a picture is encoded.
+#: Seconds between two signs of life while an image is encoded.
 _ALIVE = 1.0
 
 
@@ -42,7 +42,7 @@ class Sight:
         self._abort: AbortFlag | None = None
         self._alive: Callable[[], None] = _nothing
         self._told, self._nodes = 0.0, 0
-        self._shown: dict[int, tuple[Picture, int]] = {}
+        self._shown: dict[int, tuple[PromptImage, int]] = {}
         self._opened: tuple[bytes, Any] | None = None
         self.mark = f"<__media_{secrets.token_hex(8)}__>"
         self._callback = self._mtmd.llama_cpp.ggml_backend_sched_eval_callback(self._look)
@@ -64,20 +64,20 @@ class Sight:
             raise SightUnusable(library.tap.take_reason("llama.cpp cannot read it"))
         if not mtmd.mtmd_support_vision(context):
             mtmd.mtmd_free(context)
-            raise SightUnusable("it is not for pictures")
+            raise SightUnusable("it is not for images")
         return context
 
     # --- what a prompt holds -----------------------------------------------------------------------
 
-    def ids(self, text: str, pictures: Sequence[Picture]) -> list[int]:
+    def ids(self, text: str, images: Sequence[PromptImage]) -> list[int]:
         """As the contract says. From any thread."""
         mtmd, found = self._mtmd, []
-        parts = [0] * len(pictures)
-        bitmaps = [mtmd.mtmd_bitmap_init(one.width, one.height, None) for one in pictures]
+        parts = [0] * len(images)
+        bitmaps = [mtmd.mtmd_bitmap_init(one.width, one.height, None) for one in images]
         try:
             for place, bitmap in enumerate(bitmaps):
                 mtmd.mtmd_bitmap_set_id(bitmap, str(place).encode())
-            with self._chunks(text, bitmaps, pictures) as chunks:
+            with self._chunks(text, bitmaps, images) as chunks:
                 for chunk in self._each(chunks):
                     if mtmd.mtmd_input_chunk_get_type(chunk) == _TEXT:
                         found += self._words(chunk)
@@ -86,7 +86,7 @@ class Sight:
                     count = mtmd.mtmd_input_chunk_get_n_tokens(chunk)
                     self._refuse_wide(chunk, count)
                     taken = mtmd.mtmd_input_chunk_get_n_pos(chunk)
-                    found += picture_ids(pictures[place].digest, parts[place], count, taken)
+                    found += image_ids(images[place].digest, parts[place], count, taken)
                     parts[place] += 1
         finally:
             for bitmap in bitmaps:
@@ -95,7 +95,7 @@ class Sight:
 
     def _refuse_wide(self, chunk: Any, count: int) -> None:
         if count > self._batch and self._mtmd.mtmd_decode_use_non_causal(self._context, chunk):
-            raise UnsupportedFeature(feature=f"a picture of {count} tokens in batches of {self._batch}")
+            raise UnsupportedFeature(feature=f"an image of {count} tokens in batches of {self._batch}")
 
     def _words(self, chunk: Any) -> list[int]:
         count = ctypes.c_size_t()
@@ -107,39 +107,39 @@ class Sight:
             yield self._mtmd.mtmd_input_chunks_get(chunks, place)
 
     @contextmanager
-    def _chunks(self, text: str, bitmaps: Sequence[Any], pictures: Sequence[Picture]) -> Iterator[Any]:
-        chunks = self._tokenized(text, bitmaps, pictures)
+    def _chunks(self, text: str, bitmaps: Sequence[Any], images: Sequence[PromptImage]) -> Iterator[Any]:
+        chunks = self._tokenized(text, bitmaps, images)
         try:
             yield chunks
         finally:
             self._mtmd.mtmd_input_chunks_free(chunks)
 
-    def _tokenized(self, text: str, bitmaps: Sequence[Any], pictures: Sequence[Picture]) -> Any:
+    def _tokenized(self, text: str, bitmaps: Sequence[Any], images: Sequence[PromptImage]) -> Any:
         mtmd, data = self._mtmd, text.encode("utf-8", "replace")
         told = mtmd.mtmd_input_text(text=data, text_len=len(data), add_special=False, parse_special=True)
         given = (mtmd.mtmd_bitmap_p_ctypes * len(bitmaps))(*bitmaps)
         chunks = mtmd.mtmd_input_chunks_init()
         if mtmd.mtmd_tokenize(self._context, chunks, ctypes.byref(told), given, len(bitmaps)) != 0:
             mtmd.mtmd_input_chunks_free(chunks)
-            sizes = ", ".join(f"{one.width} x {one.height}" for one in pictures)
-            raise PictureUnusable(reason=f"the projector refuses it ({sizes} pixels)", index=pictures[0].index)
+            sizes = ", ".join(f"{one.width} x {one.height}" for one in images)
+            raise ImageUnusable(reason=f"the projector refuses it ({sizes} pixels)", index=images[0].index)
         return chunks
 
     # --- one turn ----------------------------------------------------------------------------------
 
-    def show(self, tokens: Sequence[int], pictures: Sequence[Picture]) -> None:
+    def show(self, tokens: Sequence[int], images: Sequence[PromptImage]) -> None:
         """As the contract says."""
         self.hide()
         place, part = -1, 0
         for token in tokens:
             if not begins(token):
                 continue
-            following = pictures[place + 1].digest if place + 1 < len(pictures) else None
-            if following is not None and token == picture_ids(following, 0, 1)[0]:
+            following = images[place + 1].digest if place + 1 < len(images) else None
+            if following is not None and token == image_ids(following, 0, 1)[0]:
                 place, part = place + 1, 0
             else:
                 part += 1
-            self._shown[token] = pictures[place], part
+            self._shown[token] = images[place], part
 
     def hide(self) -> None:
         """Forget what was shown; what was decoded of it is freed."""
@@ -149,14 +149,14 @@ class Sight:
             self._opened = None
 
     def encode(self, first: int, abort: AbortFlag, alive: Callable[[], None]) -> Any:
-        """The picture, or part of one, whose first id is `first`, ready for `decode`; `alive` is called now and then.
+        """The image, or part of one, whose first id is `first`, ready for `decode`; `alive` is called now and then.
 
-        Raises PictureUnusable, Aborted.
+        Raises ImageUnusable, Aborted.
         """
-        picture, part = self._shown[first]
+        image, part = self._shown[first]
         self._abort, self._alive, self._told = abort, alive, time.monotonic()
         try:
-            chunk = self._chunk(picture, part)
+            chunk = self._chunk(image, part)
             if abort:
                 raise Aborted
             done = self._mtmd.mtmd_encode_chunk(self._context, chunk)
@@ -168,28 +168,28 @@ class Sight:
             raise EngineFailed(reason=f"the projector's encoder answered {done}")
         return chunk
 
-    def _chunk(self, picture: Picture, part: int) -> Any:
-        if self._opened is None or self._opened[0] != picture.digest:
+    def _chunk(self, image: PromptImage, part: int) -> Any:
+        if self._opened is None or self._opened[0] != image.digest:
             if self._opened is not None:
                 self._mtmd.mtmd_input_chunks_free(self._opened[1])
                 self._opened = None
-            self._opened = picture.digest, self._decoded(picture)
+            self._opened = image.digest, self._decoded(image)
         images = [one for one in self._each(self._opened[1]) if self._mtmd.mtmd_input_chunk_get_type(one) == _IMAGE]
         return images[part]
 
-    def _decoded(self, picture: Picture) -> Any:
-        mtmd, size = self._mtmd, len(picture.data)
+    def _decoded(self, image: PromptImage) -> Any:
+        mtmd, size = self._mtmd, len(image.data)
         options = mtmd.mtmd_helper_init_opt_default()
-        # what is no picture would be handed to another program as a film: there is none by this name
+        # what is no image would be handed to another program as a film: there is none by this name
         options.video_params.ffmpeg_bin_dir = os.devnull.encode()
-        data = (ctypes.c_uint8 * size).from_buffer_copy(picture.data)
+        data = (ctypes.c_uint8 * size).from_buffer_copy(image.data)
         bitmap = mtmd.mtmd_helper_bitmap_init_from_buf(self._context, data, size, False, options)
         if not bitmap:
-            raise PictureUnusable(reason="it cannot be decoded", index=picture.index)
+            raise ImageUnusable(reason="it cannot be decoded", index=image.index)
         try:
-            if (mtmd.mtmd_bitmap_get_nx(bitmap), mtmd.mtmd_bitmap_get_ny(bitmap)) != (picture.width, picture.height):
-                raise PictureUnusable(reason="it is not as large as it says", index=picture.index)
-            return self._tokenized(self.mark, [bitmap], [picture])
+            if (mtmd.mtmd_bitmap_get_nx(bitmap), mtmd.mtmd_bitmap_get_ny(bitmap)) != (image.width, image.height):
+                raise ImageUnusable(reason="it is not as large as it says", index=image.index)
+            return self._tokenized(self.mark, [bitmap], [image])
         finally:
             mtmd.mtmd_bitmap_free(bitmap)
 

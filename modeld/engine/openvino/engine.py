@@ -171,7 +171,7 @@ class OpenVinoEngine(KeepsNothing):
 
     @property
     def sight(self) -> Sight | None:
-        """What pictures are shown to, where the model has a graph for them."""
+        """What images are shown to, where the model has a graph for them."""
         return self._rows.sight if self._rows is not None else None
 
     @property
@@ -205,7 +205,7 @@ class OpenVinoEngine(KeepsNothing):
         return self.common_prefix(tokens)
 
     def prefill_suffix(self, options: DecodeOptions | None, progress: ProgressCallback) -> None:
-        """Pictures that are not known first, then chunk by chunk; the first token is sampled with the last chunk."""
+        """Images that are not known first, then chunk by chunk; the first token is sampled with the last chunk."""
         pipeline, sight = self._pipeline_of(), self.sight
         if sight is not None:
             reused, total = self.common_prefix(self._prompt), len(self._prompt)

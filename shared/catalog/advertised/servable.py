@@ -59,7 +59,7 @@ def served_by(backend: str, able: Sequence[str]) -> bool:
 
 
 def sees(facts: Facts, backend: str) -> bool:
-    """Whether the model takes pictures when `backend` serves it."""
+    """Whether the model takes images when `backend` serves it."""
     return facts.vision and backend in BACKENDS and BACKENDS[backend].images == facts.format
 
 

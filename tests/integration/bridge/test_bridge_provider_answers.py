@@ -376,7 +376,7 @@ def bodies() -> dict[str, Case]:
         "no JSON": Case(b"<html>", error="broke the answer off", kind="application/json"),
         "a page": Case(b"<html>sign in</html>", error="answered with text/html in place", kind="text/html"),
         "a plain text": Case(b"no", error="answered with text/plain in place", kind="text/plain"),
-        "a picture": Case(b"\x89PNG", error="answered with image/png in place", kind="image/png"),
+        "an image": Case(b"\x89PNG", error="answered with image/png in place", kind="image/png"),
     }  # fmt: skip
 
 

@@ -26,7 +26,7 @@ def modeld(root: DataRoot) -> Modeld:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a terminal of Unix")
-async def test_the_picture_follows_and_gives_the_screen_back(data_root: DataRoot) -> None:
+async def test_the_live_view_follows_and_gives_the_screen_back(data_root: DataRoot) -> None:
     import pty
 
     write_models(data_root, "a")
@@ -44,7 +44,7 @@ async def test_the_picture_follows_and_gives_the_screen_back(data_root: DataRoot
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(anyio.to_thread.run_sync, read)
-            await eventually(lambda: b"Empty" in seen, "the first picture")
+            await eventually(lambda: b"Empty" in seen, "the first screen")
             async with daemon.client("Ada") as client:
                 await client.turn("a").end()
                 await eventually(lambda: b"tokens/s" in seen, "the turn is shown")

@@ -1,4 +1,4 @@
-"""Native code stumbles over a projector or a folder's graph of pictures: the worker ends, it is told, words go on."""
+"""Native code stumbles over a projector or a folder's vision graph: the worker ends, it is told, words go on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.timeout(90
 #: what the wrong sizes in these files make llama.cpp do
 ABORTED = "mmproj.gguf, by which it sees, ended the engine (killed by SIGABRT)"
 
-PICTURE = {
+IMAGE = {
     "type": "image_url",
     "image_url": {"url": "data:image/png;base64," + base64.b64encode(png(50, 50, seed=1)).decode()},
 }
@@ -50,25 +50,25 @@ async def words_only(client: Client, generation: int, told: str = ABORTED) -> No
     assert status.active is not None
     assert status.active.capabilities["vision"] is False
     with pytest.raises(UnsupportedFeature, match="image_url"):
-        await ask(client, [PICTURE])
+        await ask(client, [IMAGE])
     assert (await client.status()).generation == generation, "refused, not loaded anew"
 
 
 @pytest.mark.llama
-async def test_an_assertion_at_the_first_picture(data_root: DataRoot) -> None:
+async def test_an_assertion_at_the_first_image(data_root: DataRoot) -> None:
     data_root.models.mkdir()
     write_tiny_gguf(data_root.models / "m.gguf", name="m")
     projector = write_tiny_projector(data_root.models / "mmproj.gguf", spoilt={"v.position_embd.weight": (4, 32)})
     async with Modeld(data_root, "llama") as modeld, modeld.client() as client:
         await client.load("m")
-        with pytest.raises(EngineFailed, match=r"SIGABRT over a picture; mmproj\.gguf, by which it sees, is left out"):
-            await ask(client, [PICTURE])
+        with pytest.raises(EngineFailed, match=r"SIGABRT over an image; mmproj\.gguf, by which it sees, is left out"):
+            await ask(client, [IMAGE])
         status = await client.status()
         assert (status.state, status.generation) == ("Failed", 2)
         assert "mmproj.gguf, by which it sees, is left out" in str(status.last_error)
         await words_only(client, 3)
         write_tiny_projector(projector)  # a whole one in its place is tried
-        assert (await ask(client, [PICTURE])).usage.generated == 4
+        assert (await ask(client, [IMAGE])).usage.generated == 4
 
 
 @pytest.mark.llama
@@ -86,7 +86,7 @@ async def test_an_assertion_at_the_load(data_root: DataRoot) -> None:
 
 
 @pytest.mark.openvino
-async def test_a_wrong_address_over_a_picture_of_a_folder(data_root: DataRoot, tmp_path: Path) -> None:
+async def test_a_wrong_address_over_an_image_of_a_folder(data_root: DataRoot, tmp_path: Path) -> None:
     """No file was found at which OpenVINO's native code stops: the fault comes from here, in the middle of the turn."""
     data_root.models.mkdir()
     write_seeing(tmp_path / "made").rename(data_root.models / "m")
@@ -103,8 +103,8 @@ async def test_a_wrong_address_over_a_picture_of_a_folder(data_root: DataRoot, t
             os.kill(worker, signal.SIGCONT)
 
         other.tasks.start_soon(fault)
-        with pytest.raises(EngineFailed, match=rf"SIGSEGV over a picture; {graph} is left out"):
-            await ask(client, [PICTURE])
+        with pytest.raises(EngineFailed, match=rf"SIGSEGV over an image; {graph} is left out"):
+            await ask(client, [IMAGE])
         await words_only(client, 3, f"{graph} ended the engine (killed by SIGSEGV)")
         (data_root.models / "m" / "openvino_vision_embeddings_model.xml").touch()
-        assert (await ask(client, [PICTURE])).usage.generated == 4
+        assert (await ask(client, [IMAGE])).usage.generated == 4

@@ -27,7 +27,7 @@ SCHEMA = {
     "required": ["color"],
     "additionalProperties": False,
 }
-PICTURE: dict[str, Any] = {
+IMAGE: dict[str, Any] = {
     "role": "user",
     "content": [
         {"type": "text", "text": "What is this?"},
@@ -159,9 +159,9 @@ async def test_a_model_without_a_projector_does_not_see(engine: Engine) -> None:
 
 async def test_an_image_is_refused_and_never_left_out(engine: Engine) -> None:
     with pytest.raises(UnsupportedFeature, match="image_url"):
-        await engine.ask([PICTURE])
+        await engine.ask([IMAGE])
     with pytest.raises(UnsupportedFeature, match="image_url"):
-        await engine.count([PICTURE])
+        await engine.count([IMAGE])
     words = {"role": "user", "content": [{"type": "text", "text": "Only words."}]}
     assert (await engine.ask([words], FEW)).done.usage.generated > 0
     total = await engine.count([user("Only words.")])

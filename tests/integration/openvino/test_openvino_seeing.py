@@ -1,4 +1,4 @@
-"""Folders of several graphs: words as an ordinary model has them, pictures as OpenVINO itself reads them."""
+"""Folders of several graphs: words as an ordinary model has them, images as OpenVINO itself reads them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import pytest
 from openvino_bench import CHUNK, NUM_CTX, Bench, Direct, request_for
 
 from modeld.engine.contract import AbortFlag, DecodeOptions
-from modeld.engine.images import Picture, open_picture
+from modeld.engine.images import PromptImage, open_image
 from modeld.engine.openvino.blocks import BLOCK
 from modeld.engine.openvino.engine import OpenVinoEngine
 from modeld.engine.openvino.options import generation_config
 from modeld.engine.openvino.vision.image_encoder import Sight
 from several_graphs import TOKENS, write_seeing
 from shared.catalog.formats.openvino import read_folder
-from shared.catalog.multi_graph import PICTURES
-from shared.errors import PictureUnusable
+from shared.catalog.multi_graph import IMAGES
+from shared.errors import ImageUnusable
 from tiny_projector import png
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -39,7 +39,7 @@ def opened() -> Iterator[Opened]:
 
     def load(path: Path, *, blind: bool = False) -> Bench:
         abort = AbortFlag()
-        seen_by = "" if blind else f"{PICTURES}.xml"
+        seen_by = "" if blind else f"{IMAGES}.xml"
         engines.append(OpenVinoEngine(abort))
         engines[-1].prepare()
         return Bench(engines[-1], engines[-1].load(request_for(path, projector=seen_by), lambda done, of: None), abort)
@@ -56,13 +56,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def seer(opened: Opened, folder: Path) -> Bench:
-    """Of sixteen tokens a picture. One for all tests, which begin with words of their own."""
+    """Of sixteen tokens an image. One for all tests, which begin with words of their own."""
     return opened(folder)
 
 
 @pytest.fixture(scope="module")
 def tiled(opened: Opened, tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    """A picture is up to thirteen squares."""
+    """An image is up to thirteen squares."""
     return opened(write_seeing(tmp_path_factory.mktemp("tiled"), family="internvl_chat"))
 
 
@@ -72,11 +72,11 @@ def direct(seer: Bench, folder: Path) -> Direct:
     return Direct(seer.engine, folder)
 
 
-def picture(width: int, height: int, seed: int) -> Picture:
-    return open_picture(base64.b64encode(png(width, height, seed=seed)).decode(), 0)
+def image(width: int, height: int, seed: int) -> PromptImage:
+    return open_image(base64.b64encode(png(width, height, seed=seed)).decode(), 0)
 
 
-NOISE, OTHER = picture(50, 50, 1), picture(50, 50, 2)
+NOISE, OTHER = image(50, 50, 1), image(50, 50, 2)
 
 
 def sight_of(bench: Bench) -> Sight:
@@ -85,26 +85,29 @@ def sight_of(bench: Bench) -> Sight:
     return sight
 
 
-def prompt_of(bench: Bench, *parts: Picture | str) -> tuple[list[int], list[Picture]]:
+def prompt_of(bench: Bench, *parts: PromptImage | str) -> tuple[list[int], list[PromptImage]]:
     sight = sight_of(bench)
     text = "".join(one if isinstance(one, str) else sight.mark for one in parts)
-    pictures = [one for one in parts if isinstance(one, Picture)]
-    return sight.ids(text, pictures), pictures
+    images = [one for one in parts if isinstance(one, PromptImage)]
+    return sight.ids(text, images), images
 
 
 def look(
-    bench: Bench, *parts: Picture | str, options: DecodeOptions = LONG, on_chunk: Callable[[int], None] | None = None
+    bench: Bench,
+    *parts: PromptImage | str,
+    options: DecodeOptions = LONG,
+    on_chunk: Callable[[int], None] | None = None,
 ) -> list[int] | None:
-    """The answer to words and pictures, None when it was aborted."""
-    tokens, pictures = prompt_of(bench, *parts)
-    sight_of(bench).show(tokens, pictures)
+    """The answer to words and images, None when it was aborted."""
+    tokens, images = prompt_of(bench, *parts)
+    sight_of(bench).show(tokens, images)
     return bench.ask(tokens, options, on_chunk)
 
 
-def cold(bench: Bench, direct: Direct, *parts: Picture | str) -> list[int]:
+def cold(bench: Bench, direct: Direct, *parts: PromptImage | str) -> list[int]:
     """The same without any reuse."""
-    tokens, pictures = prompt_of(bench, *parts)
-    sight_of(bench).show(tokens, pictures)
+    tokens, images = prompt_of(bench, *parts)
+    sight_of(bench).show(tokens, images)
     sight_of(bench).encode(AbortFlag(), lambda: None)
     return direct.ask(tokens, LONG.max_tokens)
 
@@ -132,15 +135,15 @@ def test_words_are_answered_and_reused_as_by_an_ordinary_model(opened: Opened, s
 
 
 @pytest.mark.parametrize("family", ["seer", "tiled"])
-def test_a_picture_becomes_what_openvino_itself_makes_of_it(request: pytest.FixtureRequest, family: str) -> None:
+def test_an_image_becomes_what_openvino_itself_makes_of_it(request: pytest.FixtureRequest, family: str) -> None:
     bench: Bench = request.getfixturevalue(family)
     for size in ((32, 32), (100, 40), (300, 200), (20, 10)):
-        shown = picture(*size, seed=1)
+        shown = image(*size, seed=1)
         answer = look(bench, "say ", shown, "what?")
         assert answer == _its_own(bench, "say <ov_genai_image_0>what?", shown), size
 
 
-def _its_own(bench: Bench, prompt: str, shown: Picture) -> list[int]:
+def _its_own(bench: Bench, prompt: str, shown: PromptImage) -> list[int]:
     """The answer of the pipeline's own reading of a prompt."""
     import numpy as np
     from PIL import Image
@@ -158,7 +161,7 @@ def _its_own(bench: Bench, prompt: str, shown: Picture) -> list[int]:
     return answer
 
 
-def test_what_a_picture_shows_decides_the_answer_and_the_same_one_is_computed_once(seer: Bench) -> None:
+def test_what_an_image_shows_decides_the_answer_and_the_same_one_is_computed_once(seer: Bench) -> None:
     assert seer.loaded.capabilities.vision is True
     told = ("The very same words stand before it. ", NOISE, "what?")
     total = len(prompt_of(seer, *told)[0])
@@ -175,10 +178,10 @@ def test_what_a_picture_shows_decides_the_answer_and_the_same_one_is_computed_on
 def test_answers_do_not_depend_on_reuse(
     seer: Bench, direct: Direct, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
-    """Nor on whether a picture's rows were still there."""
+    """Nor on whether an image's rows were still there."""
     monkeypatch.setattr(sight_of(seer), "_most", kept)
     before = mismatches(seer)
-    conversations: list[Sequence[Picture | str]] = [
+    conversations: list[Sequence[PromptImage | str]] = [
         (NOISE, "b"),
         (NOISE, OTHER, "b"),
         ("a ", NOISE, NOISE, "b"),
@@ -194,9 +197,9 @@ def test_answers_do_not_depend_on_reuse(
     assert mismatches(seer) == before
 
 
-def test_progress_and_cancel_go_through_a_picture(opened: Opened, tiled: Bench) -> None:
+def test_progress_and_cancel_go_through_an_image(opened: Opened, tiled: Bench) -> None:
     """Thirteen squares are more than two chunks: what a cancel between them leaves is whole."""
-    told = ("before it. ", picture(200, 150, 7), "and behind it")
+    told = ("before it. ", image(200, 150, 7), "and behind it")
     bench, chunks = opened(Path(tiled.loaded.identity.path)), list[int]()
 
     def stop(done: int) -> None:
@@ -210,8 +213,8 @@ def test_progress_and_cancel_go_through_a_picture(opened: Opened, tiled: Bench) 
     assert (bench.reused, tiled.reused, mismatches(bench)) == (CHUNK, 0, 0)
 
 
-def test_a_cancel_while_a_picture_is_encoded_leaves_nothing_of_it(seer: Bench) -> None:
-    new = picture(60, 60, 9)
+def test_a_cancel_while_an_image_is_encoded_leaves_nothing_of_it(seer: Bench) -> None:
+    new = image(60, 60, 9)
     seer.abort.set()
     assert look(seer, "Look: ", new) is None
     assert seer.engine.valid()
@@ -222,9 +225,9 @@ def test_a_cancel_while_a_picture_is_encoded_leaves_nothing_of_it(seer: Bench) -
     assert look(seer, "Look: ", new) == first
 
 
-def test_a_picture_that_cannot_be_decoded_costs_its_turn(seer: Bench) -> None:
-    broken = open_picture(base64.b64encode(NOISE.data[:-60]).decode(), 4)
-    with pytest.raises(PictureUnusable, match="cannot be decoded") as refused:
+def test_an_image_that_cannot_be_decoded_costs_its_turn(seer: Bench) -> None:
+    broken = open_image(base64.b64encode(NOISE.data[:-60]).decode(), 4)
+    with pytest.raises(ImageUnusable, match="cannot be decoded") as refused:
         look(seer, "Look: ", broken)
     assert refused.value.index == 4
     assert look(seer, "Look: ", NOISE)
@@ -233,7 +236,7 @@ def test_a_picture_that_cannot_be_decoded_costs_its_turn(seer: Bench) -> None:
 @pytest.mark.parametrize(
     ("fault", "why"), [("family", "OpenVINO's own reading"), ("size", "no size"), ("width", "rows of 64")]
 )
-def test_a_folder_whose_pictures_cannot_be_taken_is_a_model_for_words(
+def test_a_folder_whose_images_cannot_be_taken_is_a_model_for_words(
     opened: Opened, folder: Path, tmp_path: Path, fault: str, why: str
 ) -> None:
     path = write_seeing(tmp_path, width=96) if fault == "width" else shutil.copytree(folder, tmp_path / "m")
@@ -259,7 +262,7 @@ def test_one_that_is_to_be_for_words_does_not_see(opened: Opened, folder: Path) 
     assert bench.ask(bench.engine.tokenize("words", special=False))
 
 
-def test_a_schema_holds_behind_a_picture(seer: Bench) -> None:
+def test_a_schema_holds_behind_an_image(seer: Bench) -> None:
     schema = {"type": "object", "properties": {"red": {"enum": ["yes"]}}, "required": ["red"]}
     options = DecodeOptions(max_tokens=40, json_schema=json.dumps({**schema, "additionalProperties": False}))
     answer = look(seer, "Is it red? ", NOISE, options=options)

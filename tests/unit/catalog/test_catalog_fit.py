@@ -46,7 +46,7 @@ def test_recurrent_state_does_not_grow_with_the_context() -> None:
 
 
 @pytest.mark.parametrize(("vision", "times"), [(False, 2), (True, 3)])
-def test_rows_of_a_prompt_are_held_twice_and_those_of_pictures_once_more(vision: bool, times: int) -> None:
+def test_rows_of_a_prompt_are_held_twice_and_those_of_images_once_more(vision: bool, times: int) -> None:
     rows = msgspec.structs.replace(SMOLLM2, takes_rows=True, vision=vision)
     assert required_bytes(rows, 8192) - required_bytes(SMOLLM2, 8192) == times * 8192 * 576 * 4
     assert largest_context(rows, required_bytes(SMOLLM2, 8192), 8192) < 8192

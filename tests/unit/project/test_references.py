@@ -35,3 +35,12 @@ def test_every_setting_has_a_reason_and_every_kind_its_own_code() -> None:
     assert set(settings.REASONS) == set(settings.Settings.__struct_fields__)
     codes = [error.code for error in errors.BY_KIND.values() if error.code <= -32010 and error.code > -32100]
     assert len(codes) == len(set(codes))
+
+
+@pytest.mark.parametrize(("former", "kind"), errors.FORMER_KINDS.items())
+def test_an_error_of_an_earlier_release_is_known_under_its_new_name(former: str, kind: str) -> None:
+    code = errors.BY_KIND[kind].code
+    said = errors.from_wire({"code": code, "message": "as it was", "data": {"kind": former, "index": 2}})
+    assert type(said) is errors.BY_KIND[kind]
+    assert (str(said), said.data["index"]) == ("as it was", 2)
+    assert former not in errors.BY_KIND, "one name is said, two are understood"

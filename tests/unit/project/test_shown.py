@@ -66,7 +66,7 @@ def test_what_people_write_stays_as_it_is() -> None:
         assert escaped(text) == one_line(text) == readable(text) == text
 
 
-def test_an_answer_keeps_its_lines_and_its_joined_pictures() -> None:
+def test_an_answer_keeps_its_lines_and_its_joined_emoji() -> None:
     assert readable("a\n\tb\r\n👨\u200d👩 ❤\ufe0f\x1b[31m") == "a\n\tb\n👨\u200d👩 ❤\ufe0f[31m"
 
 
@@ -93,7 +93,7 @@ def test_what_is_cut_says_so_and_no_escape_is_torn() -> None:
 
 
 @given(PIECES)
-def test_markdown_makes_no_link_picture_or_html_of_it(pieces: list[str]) -> None:
+def test_markdown_makes_no_link_image_or_html_of_it(pieces: list[str]) -> None:
     text = "".join(pieces)
     for make in (in_markdown, title, code_span, fenced):
         assert markup(make(text)) == [], make

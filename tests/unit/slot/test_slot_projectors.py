@@ -12,7 +12,7 @@ import pytest
 from modeld.pipe import exits
 from modeld.slot.projectors import Projectors, Signature
 from modeld.slot.request import identity_of
-from modeld.template.message_parts import holds_pictures
+from modeld.template.message_parts import holds_images
 from shared.catalog.entry import ModelEntry
 from shared.protocol.api import LoadConfig
 
@@ -35,7 +35,7 @@ def test_one_that_ended_a_worker_is_left_out_until_the_file_is_another() -> None
     assert projectors.warnings(MODEL) == []
 
 
-def test_a_folder_sees_by_its_graph_of_pictures() -> None:
+def test_a_folder_sees_by_its_vision_graph() -> None:
     folder = ModelEntry(name="f", path="/seer", source="store", format="openvino", vision=True, takes_rows=True)
     graph = "openvino_vision_embeddings_model.xml"
     assert identity_of(folder, LoadConfig(), "openvino").projector == graph
@@ -57,9 +57,9 @@ def test_what_was_left_out_is_told_with_how_it_ended() -> None:
     assert told == "images are refused: mmproj.gguf, by which it sees, ended the engine (killed by SIGSEGV)"
 
 
-def test_pictures_are_found_in_parts() -> None:
-    assert holds_pictures([{"role": "user", "content": "a"}, {"content": [{"type": "image_url", "image_url": "x"}]}])
-    assert not holds_pictures([{"content": [{"type": "text", "text": "image_url"}, "b"]}, {"content": None}])
+def test_images_are_found_in_parts() -> None:
+    assert holds_images([{"role": "user", "content": "a"}, {"content": [{"type": "image_url", "image_url": "x"}]}])
+    assert not holds_images([{"content": [{"type": "text", "text": "image_url"}, "b"]}, {"content": None}])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="codes of signals")

@@ -64,7 +64,7 @@ async def _turn(window: Window, params: wire.TurnParams, work: Work) -> wire.Tur
     history = GivenHistory(
         lambda sees: chat_messages(params.messages, sees=sees),
         new_images=image_count(since_answer(params.messages)),
-        pictured=image_count(params.messages) > 0,
+        has_images=image_count(params.messages) > 0,
         trims=params.overflow == "trim",
     )
 

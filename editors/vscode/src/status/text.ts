@@ -19,7 +19,7 @@ export interface Shown {
   busy: boolean;
 }
 
-/** The picture of the moment. `picked` is the name of the workspace's pick, "" when nothing was picked. */
+/** What the status item shows now. `picked` is the name of the workspace's pick, "" when nothing was picked. */
 export function shown(
   state: BridgeState,
   trouble: Trouble | undefined,

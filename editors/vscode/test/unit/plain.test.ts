@@ -60,7 +60,7 @@ test('lines of ours stay lines, and a value of the wire is plain in every place'
   });
 });
 
-test('Markdown of the chat view has code, and no link, picture or HTML', () => {
+test('Markdown of the chat view has code, and no link, image or HTML', () => {
   const reader = new MarkdownIt('commonmark');
   const kinds = (text: string): string[] =>
     reader.parse(text, {}).flatMap((token) => [token, ...(token.children ?? [])].map((each) => each.type));

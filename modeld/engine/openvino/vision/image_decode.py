@@ -1,4 +1,4 @@
-"""A picture as the numbers that a vision graph takes. Worker only: here files from elsewhere are decoded."""
+"""An image as the numbers that a vision graph takes. Worker only: here files from elsewhere are decoded."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from modeld.engine.images import Picture
+from modeld.engine.images import PromptImage
 from modeld.engine.openvino.vision.image_tiles import View
-from shared.errors import PictureUnusable
+from shared.errors import ImageUnusable
 from shared.text.nesting import decode_json
 
 #: What `modeld.engine.images` reads the headers of; nothing else is ever tried.
@@ -43,12 +43,12 @@ def read_optics(folder: Path) -> Optics:
     return Optics(side=side, mean=told.image_mean, std=told.image_std)
 
 
-def squares(picture: Picture, views: Sequence[View], optics: Optics) -> Iterator[Any]:
-    """Each view as 32-bit floats of the shape (1, 3, side, side). Raises PictureUnusable."""
+def squares(image: PromptImage, views: Sequence[View], optics: Optics) -> Iterator[Any]:
+    """Each view as 32-bit floats of the shape (1, 3, side, side). Raises ImageUnusable."""
     import numpy as np
     from PIL import Image
 
-    whole, side = _decoded(picture), optics.side
+    whole, side = _decoded(image), optics.side
     mean, std = (np.array(each, dtype=np.float32) for each in (optics.mean, optics.std))
     for view in views:
         across, down = whole.width / view.width, whole.height / view.height
@@ -58,13 +58,13 @@ def squares(picture: Picture, views: Sequence[View], optics: Optics) -> Iterator
         yield np.ascontiguousarray(((pixels - mean) / std).transpose(2, 0, 1)[None])
 
 
-def _decoded(picture: Picture) -> Any:
+def _decoded(image: PromptImage) -> Any:
     from PIL import Image
 
     try:
-        with Image.open(BytesIO(picture.data), formats=_FORMATS) as opened:
-            if opened.size == (picture.width, picture.height):
+        with Image.open(BytesIO(image.data), formats=_FORMATS) as opened:
+            if opened.size == (image.width, image.height):
                 return opened.convert("RGB")
     except (OSError, SyntaxError, ValueError, EOFError) as error:
-        raise PictureUnusable(reason="it cannot be decoded", index=picture.index) from error
-    raise PictureUnusable(reason="it is not as large as it says", index=picture.index)
+        raise ImageUnusable(reason="it cannot be decoded", index=image.index) from error
+    raise ImageUnusable(reason="it is not as large as it says", index=image.index)

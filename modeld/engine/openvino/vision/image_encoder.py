@@ -1,6 +1,6 @@
-"""Seeing with OpenVINO: the vision graph of a folder makes rows of a picture, which stand where its ids stand.
+"""Seeing with OpenVINO: the vision graph of a folder makes rows of an image, which stand where its ids stand.
 
-Which pixels it gets is said by the model's family (`views`). Rows are kept by the picture's content: they are needed
+Which pixels it gets is said by the model's family (`views`). Rows are kept by the image's content: they are needed
 again with every prompt that holds it, also where the pipeline's memory does.
 """
 
@@ -16,12 +16,12 @@ from typing import Any
 import msgspec
 
 from modeld.engine.contract import Aborted, AbortFlag
-from modeld.engine.images import Picture, SightUnusable, picture_ids
+from modeld.engine.images import PromptImage, SightUnusable, image_ids
 from modeld.engine.openvino.library import Library, reason_of
 from modeld.engine.openvino.pipeline import Plan
 from modeld.engine.openvino.vision.image_decode import read_optics, squares
 from modeld.engine.openvino.vision.image_tiles import Family, View
-from shared.catalog.multi_graph import PICTURES
+from shared.catalog.multi_graph import IMAGES
 from shared.errors import EngineFailed
 
 #: How often a cancel is looked for while a square is encoded.
@@ -50,10 +50,10 @@ class Sight:
         self._tokenize = tokenize
         self._known: OrderedDict[bytes, Any] = OrderedDict()
         self._most = plan.num_ctx
-        self._shown: dict[int, Picture] = {}
+        self._shown: dict[int, PromptImage] = {}
         try:
             self._optics = read_optics(folder)
-            self._request = library.graph(folder / f"{PICTURES}.xml", plan.device, plan.threads)
+            self._request = library.graph(folder / f"{IMAGES}.xml", plan.device, plan.threads)
             self._square = self._look_once(width)
         except ImportError as error:
             raise SightUnusable(f"Pillow, which decodes them, cannot be used ({error})") from error
@@ -63,7 +63,7 @@ class Sight:
     def _look_once(self, width: int) -> int:
         """Tokens of one square; it proves that the graph computes."""
         import numpy as np
-        import PIL.Image  # noqa: F401 - without it no picture could be decoded
+        import PIL.Image  # noqa: F401 - without it no image could be decoded
 
         side = self._optics.side
         rows = self._request.infer([np.zeros((1, 3, side, side), np.float32)])[0]
@@ -73,25 +73,25 @@ class Sight:
 
     # --- what a prompt holds -----------------------------------------------------------------------
 
-    def ids(self, text: str, pictures: Sequence[Picture]) -> list[int]:
+    def ids(self, text: str, images: Sequence[PromptImage]) -> list[int]:
         """As the contract says. From any thread."""
         framed = text.replace(self.mark, f"{self._family.before}{self.mark}{self._family.after}")
         first, *others = framed.split(self.mark)
         found = self._tokenize(first)
-        for picture, words in zip(pictures, others, strict=True):
-            found += picture_ids(picture.digest, 0, self._square * len(self._views(picture)))
+        for image, words in zip(images, others, strict=True):
+            found += image_ids(image.digest, 0, self._square * len(self._views(image)))
             found += self._tokenize(words)
         return found
 
-    def _views(self, picture: Picture) -> list[View]:
-        return self._family.views(picture.width, picture.height, self._optics.side)
+    def _views(self, image: PromptImage) -> list[View]:
+        return self._family.views(image.width, image.height, self._optics.side)
 
     # --- one turn ----------------------------------------------------------------------------------
 
-    def show(self, tokens: Sequence[int], pictures: Sequence[Picture]) -> None:
+    def show(self, tokens: Sequence[int], images: Sequence[PromptImage]) -> None:
         """As the contract says."""
-        del tokens  # a picture's first id follows from its content
-        self._shown = {picture_ids(picture.digest, 0, 1)[0]: picture for picture in pictures}
+        del tokens  # an image's first id follows from its content
+        self._shown = {image_ids(image.digest, 0, 1)[0]: image for image in images}
 
     def hide(self) -> None:
         """Forget what was shown; as many rows are kept as a conversation can have, the latest used."""
@@ -102,21 +102,21 @@ class Sight:
     def encode(self, abort: AbortFlag, alive: Callable[[], None]) -> None:
         """Make the rows that are shown and not known; `alive` is called now and then.
 
-        Raises PictureUnusable, EngineFailed, Aborted.
+        Raises ImageUnusable, EngineFailed, Aborted.
         """
-        for picture in self._shown.values():
-            if picture.digest not in self._known:
-                self._known[picture.digest] = self._encoded(picture, abort, alive)
-            self._known.move_to_end(picture.digest)
+        for image in self._shown.values():
+            if image.digest not in self._known:
+                self._known[image.digest] = self._encoded(image, abort, alive)
+            self._known.move_to_end(image.digest)
 
     def rows(self, first: int) -> Any:
-        """Of the shown picture whose first id is `first`: the shape is (tokens, width)."""
+        """Of the shown image whose first id is `first`: the shape is (tokens, width)."""
         return self._known[self._shown[first].digest]
 
-    def _encoded(self, picture: Picture, abort: AbortFlag, alive: Callable[[], None]) -> Any:
+    def _encoded(self, image: PromptImage, abort: AbortFlag, alive: Callable[[], None]) -> Any:
         import numpy as np
 
-        made = [self._run(pixels, abort, alive) for pixels in squares(picture, self._views(picture), self._optics)]
+        made = [self._run(pixels, abort, alive) for pixels in squares(image, self._views(image), self._optics)]
         return np.concatenate(made)
 
     def _run(self, pixels: Any, abort: AbortFlag, alive: Callable[[], None]) -> Any:

@@ -1,6 +1,6 @@
-"""Which squares of a picture a family of models looks at (pure).
+"""Which squares of an image a family of models looks at (pure).
 
-Families as openvino.genai has them, so that a picture becomes the rows that the model's makers meant.
+Families as openvino.genai has them, so that an image becomes the rows that the model's makers meant.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _MOST_TILES = 12
 
 
 class View(NamedTuple):
-    """A square whose corner lies at (`left`, `top`) of the picture brought to `width` x `height` pixels."""
+    """A square whose corner lies at (`left`, `top`) of the image brought to `width` x `height` pixels."""
 
     width: int
     height: int
@@ -21,7 +21,7 @@ class View(NamedTuple):
 
 
 class Family(NamedTuple):
-    """The words around a picture, and `views(width, height, side)`: its squares in the order of their rows."""
+    """The words around an image, and `views(width, height, side)`: its squares in the order of their rows."""
 
     before: str
     after: str
@@ -29,7 +29,7 @@ class Family(NamedTuple):
 
 
 def middle(width: int, height: int, side: int) -> list[View]:
-    """One square, as large as the picture allows, out of its middle."""
+    """One square, as large as the image allows, out of its middle."""
     scale = side / min(width, height)
     wide, high = max(int(width * scale), side), max(int(height * scale), side)
     return [View(wide, high, (wide - side) // 2, (high - side) // 2)]
@@ -44,7 +44,7 @@ def tiles(width: int, height: int, side: int) -> list[View]:
 
 
 def _grid(width: int, height: int, side: int) -> tuple[int, int]:
-    """(columns, rows). Of grids of the same proportions the largest that the picture fills by half."""
+    """(columns, rows). Of grids of the same proportions the largest that the image fills by half."""
     span = range(1, _MOST_TILES + 1)
     grids = sorted(
         ((across, down) for across in span for down in span if across * down <= _MOST_TILES),

@@ -1,4 +1,4 @@
-"""Prompts as rows of numbers, for models of several graphs: words by one graph, pictures by another.
+"""Prompts as rows of numbers, for models of several graphs: words by one graph, images by another.
 
 The pipeline takes such rows in the place of ids and knows a block of its memory by them, so that all that is said of
 ids (chunks, reuse, counts) holds for rows that are the same for the same ids.
@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from modeld.engine.images import SightUnusable, begins, picture_end
+from modeld.engine.images import SightUnusable, begins, image_end
 from modeld.engine.openvino.library import Library, reason_of
 from modeld.engine.openvino.pipeline import Plan
 from modeld.engine.openvino.vision.image_encoder import Sight
@@ -39,7 +39,7 @@ class Rows:
     def __init__(
         self, library: Library, folder: Path, plan: Plan, tokenize: Callable[[str], list[int]], *, seeing: bool
     ) -> None:
-        """Loads the graphs, that of pictures only where it is for `seeing`.
+        """Loads the graphs, the vision graph only where it is for `seeing`.
 
         Raises RuntimeError (native), OSError and MsgspecError (the configuration).
         """
@@ -60,13 +60,13 @@ class Rows:
             self.note = f"images are refused: {error}"
 
     def tensor(self, tokens: Sequence[int]) -> Any:
-        """The rows of a prompt; until the next call. Its pictures must have been encoded. Raises EngineFailed."""
+        """The rows of a prompt; until the next call. Its images must have been encoded. Raises EngineFailed."""
         try:
             rows = self._of_words([max(token, 0) for token in tokens])
         except RuntimeError as error:
             raise EngineFailed(reason=reason_of(error)) from error
         for place in (place for place, token in enumerate(tokens) if begins(token)):
-            end = picture_end(tokens, place)
+            end = image_end(tokens, place)
             rows[place:end] = there(self.sight).rows(tokens[place])[: end - place]
         return self._words.get_output_tensor()
 

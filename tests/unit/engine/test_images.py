@@ -1,4 +1,4 @@
-"""Pictures before anything decodes them: out of messages, measured by their headers, as ids in a prompt."""
+"""Images before anything decodes them: out of messages, measured by their headers, as ids in a prompt."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from modeld.engine.images import (
     begins,
     continues,
     dimensions,
-    picture_end,
-    picture_ids,
+    image_end,
+    image_ids,
     positions,
-    refuse_pictures,
-    take_pictures,
+    refuse_images,
+    take_images,
     tokens_within,
     whole,
     words_end,
     words_of_prompt,
 )
 from modeld.engine.llama.lanes import State
-from shared.errors import PictureUnusable, UnsupportedFeature
+from shared.errors import ImageUnusable, UnsupportedFeature
 from tiny_projector import png, png_of
 
 pytestmark = pytest.mark.unit
@@ -69,7 +69,7 @@ def test_a_header_cut_anywhere_is_a_reason_and_nothing_else(data: bytes) -> None
             dimensions(data[:length])
 
 
-def test_large_pictures_are_told_by_their_header_alone() -> None:
+def test_large_images_are_told_by_their_header_alone() -> None:
     side = int(MOST_PIXELS**0.5) + 1
     for data in (png_of(side, side, b""), jpeg(side, side), bmp(side, side)):
         with pytest.raises(ValueError, match="million pixels"):
@@ -97,55 +97,55 @@ def part(data: bytes) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{base64.b64encode(data).decode()}"}}
 
 
-def test_pictures_leave_marks_where_they_were() -> None:
+def test_images_leave_marks_where_they_were() -> None:
     words = {"role": "user", "content": "only words"}
     told: list[dict[str, Any]] = [
         words,
         {"role": "user", "content": [part(png(2, 3)), {"type": "text", "text": "this"}, part(png(4, 5))]},
     ]
-    messages, pictures = take_pictures(told, "MARK")
+    messages, images = take_images(told, "MARK")
     assert messages[0] is words
     assert [one["text"] for one in messages[1]["content"]] == ["MARK", "this", "MARK"]
-    assert [(one.width, one.height, one.index) for one in pictures] == [(2, 3, 1), (4, 5, 1)]
+    assert [(one.width, one.height, one.index) for one in images] == [(2, 3, 1), (4, 5, 1)]
     assert told[1]["content"][0]["type"] == "image_url", "what the caller holds stays as it is"
 
 
 def test_what_cannot_be_shown_is_refused_with_its_message() -> None:
-    with pytest.raises(PictureUnusable) as broken:
-        take_pictures([{"role": "user", "content": "a"}, {"role": "user", "content": [part(b"nothing")]}], "M")
+    with pytest.raises(ImageUnusable) as broken:
+        take_images([{"role": "user", "content": "a"}, {"role": "user", "content": [part(b"nothing")]}], "M")
     assert broken.value.index == 1
     with pytest.raises(UnsupportedFeature, match="file"):
-        take_pictures([{"role": "user", "content": [{"type": "file"}]}], "M")
+        take_images([{"role": "user", "content": [{"type": "file"}]}], "M")
     with pytest.raises(UnsupportedFeature, match="image_url"):
-        refuse_pictures([{"role": "user", "content": [part(png(2, 2))]}])
-    refuse_pictures([{"role": "user", "content": [{"type": "input_text", "text": "words"}, "more"]}])
+        refuse_images([{"role": "user", "content": [part(png(2, 2))]}])
+    refuse_images([{"role": "user", "content": [{"type": "input_text", "text": "words"}, "more"]}])
 
 
 @given(st.binary(min_size=32, max_size=32), st.integers(0, 50), st.integers(1, 300))
-def test_ids_of_a_picture_are_below_zero_its_own_and_fit_a_file(digest: bytes, number: int, count: int) -> None:
-    ids = picture_ids(digest, number, count)
+def test_ids_of_an_image_are_below_zero_its_own_and_fit_a_file(digest: bytes, number: int, count: int) -> None:
+    ids = image_ids(digest, number, count)
     assert len(ids) == count
     assert all(-(2**63) <= one < 0 for one in ids)
     assert begins(ids[0])
     assert not continues(ids[0])
     assert all(continues(one) and not begins(one) for one in ids[1:])
-    assert ids == picture_ids(digest, number, count)
-    assert picture_ids(digest, number + 1, count)[0] != ids[0]
+    assert ids == image_ids(digest, number, count)
+    assert image_ids(digest, number + 1, count)[0] != ids[0]
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 9)), min_size=1, max_size=8), st.data())
-def test_a_prompt_is_never_cut_inside_a_picture(parts: list[tuple[bool, int]], data: st.DataObject) -> None:
+def test_a_prompt_is_never_cut_inside_an_image(parts: list[tuple[bool, int]], data: st.DataObject) -> None:
     prompt: list[int] = []
     starts: list[int] = []
     for seen, count in parts:
         starts.extend([len(prompt)] if seen else range(len(prompt), len(prompt) + count))
-        prompt += picture_ids(bytes(32), 0, count) if seen else [7] * count
+        prompt += image_ids(bytes(32), 0, count) if seen else [7] * count
     length = data.draw(st.integers(0, len(prompt)))
     kept = whole(prompt, length)
     assert kept == max(place for place in [*starts, len(prompt)] if place <= length)
     assert words_of_prompt(prompt) == [one for one in prompt if one >= 0]
     for start in starts:
-        end = words_end(prompt, start, len(prompt)) if prompt[start] >= 0 else picture_end(prompt, start)
+        end = words_end(prompt, start, len(prompt)) if prompt[start] >= 0 else image_end(prompt, start)
         assert end == len(prompt) or end in starts
         assert end > start
 
@@ -154,12 +154,12 @@ def test_a_prompt_is_never_cut_inside_a_picture(parts: list[tuple[bool, int]], d
 def test_positions_and_tokens_are_found_from_each_other(
     parts: list[tuple[bool, int, int]], data: st.DataObject
 ) -> None:
-    """Pictures in two dimensions move what is behind them by less than their tokens."""
+    """Images in two dimensions move what is behind them by less than their tokens."""
     prompt: list[int] = []
     ends = [(0, 0)]
     for seen, count, most in parts:
         moving = min(count, most) if seen else count
-        prompt += picture_ids(bytes(32), 0, count, moving) if seen else [7] * count
+        prompt += image_ids(bytes(32), 0, count, moving) if seen else [7] * count
         ends.append((ends[-1][0] + count, ends[-1][1] + moving))
         assert positions(prompt) == ends[-1][1]
     position = data.draw(st.integers(0, ends[-1][1]))
@@ -169,13 +169,13 @@ def test_positions_and_tokens_are_found_from_each_other(
     assert max(place for place, at in ends if at <= position) <= kept
 
 
-def test_a_warm_state_is_used_up_to_the_picture_that_differs() -> None:
-    one, other = picture_ids(bytes(32), 0, 20), picture_ids(bytes(31) + b"1", 0, 20)
+def test_a_warm_state_is_used_up_to_the_image_that_differs() -> None:
+    one, other = image_ids(bytes(32), 0, 20), image_ids(bytes(31) + b"1", 0, 20)
     words = list(range(30))
     state = State(tokens=[*words, *one, 5, 6])
     assert state.usable([*words, *one, 5, 6, 7]) == 52
     assert state.usable([*words, *other, 5, 6]) == 30
-    assert State(tokens=[*words, *one[:9]]).usable([*words, *one, 5]) == 30, "half a picture is none"
+    assert State(tokens=[*words, *one[:9]]).usable([*words, *one, 5]) == 30, "half an image is none"
 
 
 def test_a_bomb_of_another_shape_is_none() -> None:
