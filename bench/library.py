@@ -15,8 +15,9 @@ import psutil
 from bench.headers import make_library
 from bench.table import MIB, Table
 from clients.bridge import Bridge, model_values
-from clients.home import Home, eventually
+from clients.home import Home
 from shared.catalog import cachefile
+from waiting import until
 
 FILES = 200
 
@@ -67,8 +68,8 @@ def _bridge(models: Path, count: int, cache: Path | None = None) -> float:
             editor.initialize()
             made = editor.new_session(home.work)
             home.start("llama")
-            eventually(lambda: _shown(editor, made["sessionId"]) == count, 60, f"{count} models in the picker")
-            eventually(lambda: not count or _is_complete(home), 60, "every header is read")
+            until(lambda: _shown(editor, made["sessionId"]) == count, f"{count} models in the picker", 60)
+            until(lambda: not count or _is_complete(home), "every header is read", 60)
             time.sleep(1.0)  # what is known is written down, and shown, behind that
             return float(psutil.Process(editor.process.pid).memory_info().rss)
 

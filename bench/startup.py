@@ -12,8 +12,9 @@ from functools import partial
 import psutil
 
 from bench.table import MIB, Table
-from clients.home import Home, command, eventually
+from clients.home import Home, command
 from clients.wire import Wire
+from waiting import until
 
 ROUNDS = 15
 
@@ -88,7 +89,7 @@ def _daemon(table: Table, home: Home) -> None:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        eventually(partial(_greeted, home, process.pid), 10, "hello")
+        until(partial(_greeted, home, process.pid), "hello", 10)
         seconds.append(time.perf_counter() - started)
         time.sleep(1.0)  # the background scan is part of what it takes
         memory = max(memory, psutil.Process(process.pid).memory_info().rss)

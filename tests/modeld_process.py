@@ -31,22 +31,10 @@ from shared.protocol.peer import Peer
 from shared.protocol.requests import Call
 from shared.settings import Settings
 from tiny_gguf import write_tiny_gguf
+from waiting import LONG, eventually
 
 T = TypeVar("T")
-#: Only what hangs takes longer, also on a machine that does other things too. Seconds.
-LONG = 30.0
 HELLO = [{"role": "user", "content": "hello"}]
-
-
-async def eventually(what: Callable[[], Any], label: str, seconds: float = LONG) -> Any:
-    """The first true answer of `what`."""
-    with anyio.move_on_after(seconds):
-        while True:
-            answer = what()
-            if answer:
-                return answer
-            await anyio.sleep(0.005)
-    raise AssertionError(f"not within {seconds} s: {label}")
 
 
 class Turn:

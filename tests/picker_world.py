@@ -28,6 +28,7 @@ from leaks import end_processes_of
 from shared.lease.reader import survey
 from shared.paths import DataRoot
 from tiny_gguf import write_tiny_gguf
+from waiting import until
 
 End = Literal["stop", "kill", "upgrade"]
 Shape = tuple[str, tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]]
@@ -38,15 +39,6 @@ PATIENCE = 60.0
 AWAY_WORDS = ("restarting", "stopped, start modeld")
 OTHER_VERSION = "9.9.9"
 MODELS = ("alpha", "beta", "gamma")
-
-
-def until(what: Callable[[], Any], label: str, seconds: float = PATIENCE) -> Any:
-    """The first true answer of `what`, asked every 5 ms."""
-    deadline = time.monotonic() + seconds
-    while not (answer := what()):
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {label}"
-        time.sleep(0.005)
-    return answer
 
 
 @dataclass

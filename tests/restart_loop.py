@@ -24,9 +24,9 @@ from picker_world import (
     is_live,
     outcome,
     shape_of,
-    until,
     values,
 )
+from waiting import until
 
 ENDS: tuple[End, ...] = ("stop", "kill", "upgrade")
 EDITORS = 5

@@ -9,8 +9,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,6 +19,7 @@ from clients.bridge import Answerer, Bridge, allow_once, private_environment
 from clients.npm import node_modules
 from clients.schema import WireCheck
 from leaks import end_processes_of, processes_of
+from waiting import until
 
 COMMAND_SECONDS = 120.0
 SCHEMA = Path("sdk-2.4/schema/v1/schema.json")
@@ -29,15 +28,6 @@ SCHEMA = Path("sdk-2.4/schema/v1/schema.json")
 def command(name: str) -> str:
     """An installed command of this environment."""
     return str(Path(sys.executable).parent / name)
-
-
-def eventually(what: Callable[[], Any], seconds: float, label: str) -> Any:
-    """The first true answer of `what`, asked every 20 ms; fails with `label` past the deadline."""
-    deadline = time.monotonic() + seconds
-    while not (answer := what()):
-        assert time.monotonic() < deadline, f"not within {seconds} s: {label}"
-        time.sleep(0.02)
-    return answer
 
 
 def open_to_others(root: Path) -> list[str]:
@@ -103,7 +93,7 @@ class Home:
 
     def wait_queue(self, length: int) -> None:
         """Return when that many turns wait."""
-        eventually(lambda: len(self.status()["queue"]) == length, 10, f"{length} turns waiting")
+        until(lambda: len(self.status()["queue"]) == length, f"{length} turns waiting", 10)
 
     def start(self, backend: str) -> None:
         self.run("modeld", "start", "--backend", backend)

@@ -21,8 +21,9 @@ from urllib.parse import quote
 
 import psutil
 
-from clients.home import Home, eventually
+from clients.home import Home
 from modeld.engine.backends import ENGINE_VARIABLE
+from waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 #: screenshots of every run, for a person to judge; never committed
@@ -186,7 +187,7 @@ class Editor:
             """The windows that had bridges there have them here; one may have been there for a moment in between."""
             return all(ended(bridge) for bridge in left) and not _bridges(home) and (not left or bool(self.bridges()))
 
-        eventually(moved, STEP_SECONDS, "the bridges have left that world")
+        until(moved, "the bridges have left that world", STEP_SECONDS)
 
     def _command(self, *arguments: str) -> list[str]:
         return [
@@ -239,7 +240,7 @@ class Editor:
                 stderr=log,
                 start_new_session=True,
             )
-        eventually(self._answers, START_SECONDS, "the editor's server answers")
+        until(self._answers, "the editor's server answers", START_SECONDS)
 
     def _answers(self) -> bool:
         try:

@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from clients.home import Home, command, eventually
+from clients.home import Home, command
+from waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.model, pytest.mark.timeout(180)]
 
@@ -39,7 +40,7 @@ def test_a_second_serve_waits_as_standby_and_says_so(home: Home) -> None:
             stdout=sink,
             stderr=subprocess.STDOUT,
         )
-    eventually(lambda: "standby" in output.read_text().lower(), 10, "says that it is a standby")
+    until(lambda: "standby" in output.read_text().lower(), "says that it is a standby", 10)
     status = home.status()
     assert status["instance"] == owner["instance"]
     assert status["role"] == "owner"

@@ -6,8 +6,9 @@ import psutil
 import pytest
 
 from clients.bridge import Bridge, BridgeError, Pending
-from clients.home import Home, eventually
+from clients.home import Home
 from clients.wire import Wire
+from waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.model, pytest.mark.timeout(180)]
 
@@ -49,7 +50,7 @@ def test_daemon_killed(engine: Home) -> None:
         with pytest.raises(BridgeError) as caught:
             editor.end_prompt(pending, 10)
         assert caught.value.kind.startswith("daemon_")
-        eventually(lambda: not worker.is_running(), 5, "the worker of a dead daemon ends by itself")
+        until(lambda: not worker.is_running(), "the worker of a dead daemon ends by itself", 5)
         engine.start(before["backend"])
         assert editor.prompt(session, CAPITAL).text
         assert engine.status()["instance"] != before["instance"]

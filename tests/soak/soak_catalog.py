@@ -21,10 +21,11 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from fuzz.fuzz_gguf import CORPUS_COUNT, CORPUS_SEED, corpus
 from fuzz.fuzz_gguf import run as run_fuzz
-from picker_world import MODELS, JsonObject, Seat, World, groups, is_live, until, values
+from picker_world import MODELS, JsonObject, Seat, World, groups, is_live, values
 from restart_loop import RestartLoop, Tally
 from spread import spread
 from tiny_gguf import write_tiny_gguf
+from waiting import until
 
 GRACE = 2.0
 EDITORS = 5

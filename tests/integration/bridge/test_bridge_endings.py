@@ -21,6 +21,7 @@ from bridge_fakes import Emit, FakeDaemon, result, says
 from bridge_world import World, scripted
 from clients.bridge import Bridge, BridgeError
 from shared.protocol import api
+from waiting import until
 
 pytestmark = [
     pytest.mark.anyio,
@@ -72,16 +73,6 @@ def marked() -> list[int]:
         for process in psutil.process_iter(["pid", "cmdline"])
         if any(MARK in part for part in process.info["cmdline"] or ())
     ]
-
-
-def until(condition: Callable[[], Any], label: str) -> None:
-    """Asked again and again, each time after a moment, up to a deadline far away."""
-    pause = threading.Event()
-    for _ in range(2000):
-        if condition():
-            return
-        pause.wait(0.01)
-    raise AssertionError(f"not reached: {label}")
 
 
 def begin(editor: Bridge, world: World, *servers: dict[str, Any], **capabilities: Any) -> str:

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from bridge_world import World, scripted
 from clients.bridge import BridgeError
 from clients.child import EXIT_SECONDS
 from shared.protocol import api
+from waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
@@ -48,7 +48,7 @@ def test_initialize_imports_nothing_heavy(world: World) -> None:
     listing = world.folder / "modules.json"
     with world.bridge(sys.executable, "-c", PROBE, "acp", MODULES_FILE=str(listing)) as editor:
         editor.initialize()
-        _eventually(lambda: listing.exists() and listing.read_text())
+        until(lambda: listing.exists() and listing.read_text(), "the list of modules")
     loaded = set(json.loads(listing.read_text()))
     assert {"asyncio", "shared.protocol.peer", "acp_bridge.faces.acp.server"} <= loaded, "the probe told too early"
     ours = [name for name in HEAVY if name.partition(".")[0] in ("shared", "acp_bridge")]
@@ -159,7 +159,7 @@ async def test_what_was_said_survives_a_kill(world: World, tiny: str) -> None:
             first.initialize()
             session = first.new_session(world.work)["sessionId"]
             first.prompt(session, "remember this")
-            _eventually(lambda: "Hello" in _saved(world.root.bridge_database))
+            until(lambda: "Hello" in _saved(world.root.bridge_database), "the message is saved")
             first.kill()
             with world.bridge(MODELD_MODEL_FOLDERS=tiny) as editor:
                 editor.initialize()
@@ -182,10 +182,3 @@ def _saved(database: Path) -> str:
         return ""
     finally:
         db.close()
-
-
-def _eventually(condition: Any) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

@@ -20,11 +20,11 @@ from picker_world import (
     is_away,
     is_live,
     outcome,
-    until,
     values,
 )
 from restart_loop import ENDS, RestartLoop
 from tiny_gguf import write_tiny_gguf
+from waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.llama, pytest.mark.timeout(180)]
 

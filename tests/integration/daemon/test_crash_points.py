@@ -20,7 +20,7 @@ import pytest
 
 from counts import FULL
 from leaks import end_processes_of, processes_of
-from modeld_process import Client, Modeld, eventually, is_alive, write_models, write_script
+from modeld_process import Client, Modeld, is_alive, write_models, write_script
 from shared.endpoint.faults import EndpointError
 from shared.errors import DeviceBusy, ModeldError, NotOwner
 from shared.lease.crashpoint import VARIABLE
@@ -28,6 +28,7 @@ from shared.lease.reader import survey
 from shared.paths import DataRoot
 from shared.protocol import api
 from shared.protocol.faults import PeerGone
+from waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(3600 if FULL else 400)]
 

@@ -14,12 +14,13 @@ import psutil
 import pytest
 
 from frozen import freeze
-from modeld_process import ENDLESS, Modeld, eventually, is_alive, write_models, write_script
+from modeld_process import ENDLESS, Modeld, is_alive, write_models, write_script
 from shared.errors import NotOwner, StaleError
 from shared.lease.reader import survey
 from shared.paths import DataRoot
 from shared.protocol import api
 from shared.protocol.faults import PeerGone
+from waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(60)]
 

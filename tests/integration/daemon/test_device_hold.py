@@ -12,10 +12,11 @@ import pytest
 
 from frozen import freeze
 from leaks import end_processes_of
-from modeld_process import ENDLESS, Modeld, eventually, is_alive, write_models, write_script
+from modeld_process import ENDLESS, Modeld, is_alive, write_models, write_script
 from shared.errors import DeviceBusy, EngineFailed, NotOwner
 from shared.paths import DataRoot
 from shared.protocol import api
+from waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(60)]
 

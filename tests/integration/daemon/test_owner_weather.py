@@ -18,10 +18,11 @@ import pytest
 from churn import Unjudged
 from clients.bridge import Bridge
 from frozen import freeze
-from modeld_process import Client, Modeld, eventually, is_alive, write_models, write_script
+from modeld_process import Client, Modeld, is_alive, write_models, write_script
 from shared.errors import NotOwner, StaleFence
 from shared.paths import DataRoot
 from shared.protocol import api
+from waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(90)]
 TTL = 1.0

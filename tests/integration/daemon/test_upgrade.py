@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from modeld_process import ENDLESS, Modeld, eventually, write_models, write_script
+from modeld_process import ENDLESS, Modeld, write_models, write_script
 from shared.diagnosis.version_order import is_older
 from shared.errors import NotOwner
 from shared.lease.reader import survey
@@ -22,6 +22,7 @@ from shared.protocol import api
 from shared.protocol.faults import PeerGone
 from shared.version import __version__
 from versions import OtherVersion
+from waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(90)]
 

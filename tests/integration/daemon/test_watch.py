@@ -13,8 +13,9 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from modeld_process import Modeld, eventually, write_models, write_script
+from modeld_process import Modeld, write_models, write_script
 from shared.paths import DataRoot
+from waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(90)]
 

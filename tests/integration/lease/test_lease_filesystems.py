@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,6 +13,7 @@ from lease_processes import Instance
 from shared.lease import reader
 from shared.lease.netfs import network_kind
 from shared.paths import DataRoot
+from waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 Start = Callable[..., Instance]
@@ -52,9 +52,9 @@ def test_without_hard_links_still_one_of_many_owns_and_is_followed(
     assert len(owners) == 1
     others = [one for one in instances if one is not owners[0]]
     for one in others:
-        _until(lambda one=one: one.ask("status")["role"] == "standby")  # type: ignore[misc]
+        until(lambda one=one: one.ask("status")["role"] == "standby", "it stands by")  # type: ignore[misc]
     owners[0].kill()
-    _until(lambda: sum(one.ask("status")["valid"] for one in others) == 1)
+    until(lambda: sum(one.ask("status")["valid"] for one in others) == 1, "one of them owns")
     survey = reader.survey(data_root)
     assert survey.owner is not None
     assert survey.owner.instance in {one.name for one in others}
@@ -65,7 +65,7 @@ def test_an_owner_whose_filesystem_stalls_stops_by_its_own_clock(fuse: FuseFolde
     owner = start()
     owner.ask("ensure")
     standby = start()
-    _until(lambda: standby.ask("status")["role"] == "standby")
+    until(lambda: standby.ask("status")["role"] == "standby", "it stands by")
     fuse.stall()
     frozen = owner.wait("event", "freeze")
     lost = owner.wait("event", "lost")
@@ -87,10 +87,3 @@ def test_a_stall_that_ends_in_time_costs_nothing(fuse: FuseFolder, start: Start)
     fuse.go_on()
     owner.wait("event", "thaw")
     assert owner.ask("confirm")["epoch"] == epoch
-
-
-def _until(true: Callable[[], bool], patience: float = 20.0) -> None:
-    deadline = time.monotonic() + patience
-    while not true():
-        assert time.monotonic() < deadline, "did not come true in time"
-        time.sleep(0.02)

@@ -17,6 +17,7 @@ from lease_processes import Instance
 from shared.lease import reader
 from shared.lease.process import identity
 from shared.paths import DataRoot
+from waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
 Start = Callable[..., Instance]
@@ -50,7 +51,7 @@ def test_takeover_after_crash(data_root: DataRoot, start: Start) -> None:
     took = []
     for _ in range(3):
         for one in (standby, younger):
-            _until(functools.partial(_is_standby, one))
+            until(functools.partial(_is_standby, one), "it stands by")
         began = time.monotonic()
         owner.kill()
         message = standby.wait("event", "acquired")
@@ -85,7 +86,7 @@ def test_a_stalled_owner_has_stopped_before_its_successor_begins(data_root: Data
     owner = start()
     owner.ask("ensure")
     standby = start()
-    _until(lambda: _is_standby(standby))
+    until(lambda: _is_standby(standby), "the other one stands by")
     owner.ask("stall")
     frozen = owner.wait("event", "freeze")
     acquired = standby.wait("event", "acquired")
@@ -99,7 +100,7 @@ def test_a_frozen_owner_is_followed_and_does_nothing_on_waking(data_root: DataRo
     try:
         owner.ask(f"worker {worker.pid}")
         standby = start()
-        _until(lambda: _is_standby(standby))
+        until(lambda: _is_standby(standby), "the other one stands by")
         acts = owner.ask("status")["acts"]
         stopped = time.monotonic()
         owner.signal(signal.SIGSTOP)
@@ -125,7 +126,7 @@ def test_a_suspend_of_everybody_leaves_the_owner_in_place(data_root: DataRoot, s
     owner = start()
     epoch = owner.ask("ensure")["epoch"]
     standby = start()
-    _until(lambda: _is_standby(standby))
+    until(lambda: _is_standby(standby), "the other one stands by")
     for one in (owner, standby):
         one.signal(signal.SIGSTOP)
     _let_pass(3 * TTL)
@@ -171,10 +172,10 @@ def test_no_standby_acts_after_a_stop(data_root: DataRoot, start: Start) -> None
     owner = start()
     owner.ask("ensure")
     standby = start()
-    _until(lambda: _is_standby(standby))
+    until(lambda: _is_standby(standby), "the other one stands by")
     assert owner.ask("release stop")["written"]
     owner.end()
-    _until(lambda: standby.ask("status")["role"] == "idle")
+    until(lambda: standby.ask("status")["role"] == "idle", "it stands by no more")
     _let_pass(2 * TTL)
     assert standby.events() == []
     survey = reader.survey(data_root)
@@ -200,7 +201,7 @@ def test_coordination_survives_takeover(data_root: DataRoot, start: Start) -> No
     owner.ask("register vllm http://localhost:9")
     owner.ask("turn")
     standby = start()
-    _until(lambda: _is_standby(standby))
+    until(lambda: _is_standby(standby), "the other one stands by")
     assert standby.ask("backends")["backends"] == {"vllm": {"url": "http://localhost:9"}}  # followers read
     assert standby.ask("register x y")["error"] == "not_owner"  # and do not write
     owner.kill()
@@ -214,9 +215,9 @@ def test_an_owner_stopped_inside_a_transaction_does_not_lock_its_successor_out(s
     owner = start()
     owner.ask("ensure")
     standby = start()
-    _until(lambda: _is_standby(standby))
+    until(lambda: _is_standby(standby), "the other one stands by")
     owner.send("lock")
-    _until(lambda: _stopped(owner.pid))
+    until(lambda: _stopped(owner.pid), "it is stopped")
     standby.wait("event", "acquired", patience=30.0)
     assert owner.process.wait(5) == -signal.SIGKILL
     assert standby.ask("turn")["turn"] == 1
@@ -310,13 +311,13 @@ def _is_followed(root: DataRoot, point: str, how: str) -> None:
         victim.ready()
         _go_to(point, victim, worker.pid)
         if how == "stop":
-            _until(lambda: _stopped(victim.pid))
+            until(lambda: _stopped(victim.pid), "it is stopped")
         else:
             victim.process.wait(10)
         successor = Instance(root)
         running.append(successor)
         successor.ready()
-        _until(lambda: "epoch" in successor.ask("ensure"), patience=30.0)
+        until(lambda: "epoch" in successor.ask("ensure"), "the successor owns")
         if point == "worker.named":
             assert worker.wait(5) == -signal.SIGKILL
         if how == "stop":
@@ -354,13 +355,6 @@ def _ended_or_idle(victim: Instance) -> bool:
 def _stopped(pid: int) -> bool:
     with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
         return file.read().rpartition(")")[2].split()[0] == "T"
-
-
-def _until(true: Callable[[], bool], patience: float = 10.0) -> None:
-    deadline = time.monotonic() + patience
-    while not true():
-        assert time.monotonic() < deadline, "did not come true in time"
-        time.sleep(0.02)
 
 
 def _let_pass(seconds: float) -> None:

@@ -18,13 +18,14 @@ from modeld.memory.policy import DeviceMemory
 from modeld.memory.probe import host_memory
 from modeld.pipe.messages import ToWorker, TrimParked
 from modeld.slot.scheduler import Client
-from modeld_process import ENDLESS, Modeld, eventually, is_alive, write_models, write_script
+from modeld_process import ENDLESS, Modeld, is_alive, write_models, write_script
 from shared.catalog.entry import ModelEntry
 from shared.errors import ModelLoadFailed
 from shared.paths import DataRoot
 from shared.protocol import api
 from shared.settings import Settings
 from slot_inside import Inside, inside
+from waiting import eventually
 
 pytestmark = [
     pytest.mark.integration,

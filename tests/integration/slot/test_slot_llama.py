@@ -6,9 +6,10 @@ import anyio
 import psutil
 import pytest
 
-from modeld_process import Modeld, eventually, is_alive, write_models
+from modeld_process import Modeld, is_alive, write_models
 from shared.paths import DataRoot
 from shared.protocol import api
+from waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.llama, pytest.mark.anyio, pytest.mark.timeout(120)]
 

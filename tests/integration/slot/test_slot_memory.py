@@ -11,13 +11,14 @@ from modeld.memory.policy import DeviceMemory
 from modeld.memory.probe import host_memory
 from modeld.slot.describe import describe
 from modeld.slot.scheduler import Client
-from modeld_process import Modeld, eventually, write_models, write_script
+from modeld_process import Modeld, write_models, write_script
 from shared.errors import InsufficientMemory, UnsupportedFeature
 from shared.paths import DataRoot
 from shared.protocol import api
 from shared.settings import Settings
 from slot_inside import inside
 from tiny_gguf import write_tiny_gguf
+from waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(120)]
 

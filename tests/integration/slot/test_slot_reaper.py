@@ -8,12 +8,13 @@ import pytest
 from modeld.host.worker_host import WorkerHost
 from modeld.pipe.messages import Done, Emitted, FromWorker
 from modeld.slot.scheduler import Client
-from modeld_process import ENDLESS, eventually, write_models, write_script
+from modeld_process import ENDLESS, write_models, write_script
 from shared.errors import EngineFailed
 from shared.paths import DataRoot
 from shared.protocol import api
 from shared.settings import Settings
 from slot_inside import Inside, inside
+from waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(120)]
 

@@ -12,7 +12,7 @@ import pytest
 from modeld.host.worker_host import WorkerHost
 from modeld.pipe.messages import ToWorker
 from modeld.slot import scheduler as desk
-from modeld_process import ENDLESS, Client, Modeld, eventually, write_models, write_script
+from modeld_process import ENDLESS, Client, Modeld, write_models, write_script
 from shared.errors import BackendMismatch, ModeldError, ModelLoadFailed, ModelSwitchRequired
 from shared.paths import DataRoot
 from shared.protocol import api
@@ -20,6 +20,7 @@ from shared.protocol.faults import InvalidParams
 from shared.settings import Settings
 from slot_inside import Inside, inside
 from tiny_gguf import write_tiny_gguf
+from waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(120)]
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from converted import share
-from modeld_process import ENDLESS, Client, Modeld, eventually, is_alive, write_models, write_script
+from modeld_process import ENDLESS, Client, Modeld, is_alive, write_models, write_script
 from shared.errors import (
     ContextOverflow,
     EngineFailed,
@@ -24,6 +24,7 @@ from shared.errors import (
 from shared.paths import DataRoot
 from shared.protocol import api
 from shared.protocol.faults import InvalidParams, RequestCancelled
+from waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(120)]
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from modeld_process import Modeld, eventually, write_models, write_script
+from modeld_process import Modeld, write_models, write_script
 from planted import PLACES, Planted
 from shared.errors import EngineFailed
 from shared.paths import DataRoot
 from shared.protocol import api
+from waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(120)]
 

@@ -9,10 +9,11 @@ from typing import Any
 import anyio
 import pytest
 
-from modeld_process import ENDLESS, Client, Modeld, Turn, eventually, is_alive, write_models, write_script
+from modeld_process import ENDLESS, Client, Modeld, Turn, is_alive, write_models, write_script
 from shared.errors import EngineFailed, ModeldError, ModelSwitchRequired, QueueFull, WaitTimeout
 from shared.paths import DataRoot
 from shared.protocol import api
+from waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(120)]
 
