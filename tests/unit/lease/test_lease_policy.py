@@ -176,6 +176,58 @@ def test_no_history_makes_a_tenure_valid_beyond_its_last_good_write(
             assert now < last_good + policy.validity(ttl)
 
 
+def test_the_next_wake_is_when_time_alone_changes_the_tenure() -> None:
+    tenure = policy.begin(TTL, 100.0)
+    assert policy.next_wake(tenure) == 107.5
+    frozen = policy.tick(tenure, 108.0)
+    assert policy.next_wake(frozen) == 110.5
+    assert policy.tick(frozen, 110.4).state == "frozen"
+    assert policy.next_wake(policy.tick(frozen, 110.5)) is None
+
+
+def test_a_thawed_tenure_freezes_anew_from_its_own_moment() -> None:
+    """Nothing of the first freeze is left over."""
+    thawed = policy.wrote(policy.tick(policy.begin(TTL, 100.0), 108.0), 109.0, 109.1, higher=False)
+    assert thawed == policy.begin(TTL, 109.0)
+    assert policy.tick(policy.tick(thawed, 116.5), 118.9).state == "frozen"
+
+
+@pytest.mark.parametrize(
+    ("standing", "taken"), [("none", True), ("held", False), ("released", True), ("dead", True), ("expired", True)]
+)
+def test_only_what_is_held_is_not_taken(standing: Standing, taken: bool) -> None:
+    assert policy.may_take(standing) is taken
+
+
+@pytest.mark.parametrize(
+    ("epochs", "judged", "now_seen", "mine"),
+    [
+        ([4], None, None, True),
+        ([4], Mark(0, 0, "missing"), None, True),
+        ([3, 4], Mark(3, 7), Mark(3, 7), True),
+        ([4, 3, 1], Mark(3, 7), Mark(3, 7), True),
+        ([3, 4], Mark(3, 7), Mark(3, 8), False),
+        ([3, 4], Mark(3, 7), None, False),
+        ([3, 4, 5], Mark(3, 7), Mark(3, 7), False),
+        ([2, 4], Mark(3, 7), Mark(3, 7), False),
+        ([4], Mark(3, 7), Mark(3, 7), False),
+        ([3, 4], None, None, False),
+    ],
+)
+def test_a_claim_is_confirmed_only_where_it_follows_what_was_judged(
+    epochs: list[int], judged: Mark | None, now_seen: Mark | None, mine: bool
+) -> None:
+    assert policy.confirmed(4, epochs, judged, now_seen) is mine
+
+
+@pytest.mark.parametrize("unknown", ["boot_id", "host", "pid_namespace"])
+def test_who_does_not_know_himself_proves_nothing(unknown: str) -> None:
+    blind = msgspec.structs.replace(ME, **{unknown: ""})
+    assert policy.can_prove(other(), ME)
+    assert not policy.can_prove(msgspec.structs.replace(blind, pid=2), blind)
+    assert not policy.can_prove(other(**{unknown: "another"}), ME)
+
+
 @pytest.mark.parametrize("state", ["lost", "released"])
 def test_the_end_of_a_tenure_is_final(state: policy.TenureState) -> None:
     over = Tenure(ttl=TTL, valid_until=500.0, state=state)

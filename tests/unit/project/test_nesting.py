@@ -48,17 +48,25 @@ def test_depth_is_counted_as_people_count_it() -> None:
     assert not any(map(too_deep, shallow))
     assert too_deep(nested(DEEPEST + 1))
     assert too_deep(nested(100_000))
+    for outer in (lambda inner: [0, inner], lambda inner: {"a": 0, "b": inner}, lambda inner: (inner,)):
+        value: Any = "text"
+        for levels in range(1, 5):
+            value = outer(value)
+            assert [too_deep(value, limit) for limit in range(6)] == [limit < levels for limit in range(6)]
     wide = {"properties": [{"a": number} for number in range(50_000)]}
     assert not too_deep(wide)
 
 
 def test_readers_of_json_raise_what_their_callers_expect() -> None:
-    with pytest.raises(msgspec.DecodeError, match="levels deep"):
-        decode_json(ENDLESS, dict[str, Any])
     for text in (ENDLESS, json.dumps(nested(DEEPEST + 1))):
-        with pytest.raises(ValueError, match="levels deep"):
+        with pytest.raises(msgspec.DecodeError, match=f"^it nests more than {DEEPEST} levels deep$"):
+            decode_json(text, dict[str, Any])
+        with pytest.raises(ValueError, match=f"^it nests more than {DEEPEST} levels deep$"):
             loads_json(text)
-    assert loads_json(json.dumps(nested(DEEPEST))) == nested(DEEPEST)
+    deepest = nested(DEEPEST)
+    assert decode_json(json.dumps(deepest), dict[str, Any]) == loads_json(json.dumps(deepest)) == deepest
+    with pytest.raises(msgspec.ValidationError):
+        decode_json(b"[]", dict[str, Any])
 
 
 @pytest.mark.parametrize(

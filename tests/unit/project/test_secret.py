@@ -19,7 +19,9 @@ from shared.text.secret import (
     SecretUnusable,
     StreamCleaner,
     address_secrets,
+    bearer,
     named_secrets,
+    proxy_secrets,
     read_secret,
     shown_address,
     split_address,
@@ -193,3 +195,97 @@ def test_a_text_made_to_take_for_ever_does_not(text: str) -> None:
 def test_a_line_of_a_key_file_is_known_too() -> None:
     key = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQ\nab\n-----END KEY-----\n"
     assert Cleaner([key])("it holds MIIEvQIBADANBgkqhkiG9w0BAQ and ab") == f"it holds {HIDDEN} and ab"
+
+
+KEY = "sk-0123456789-abcdef"
+
+
+def test_every_text_of_a_value_is_cleaned_names_of_fields_too() -> None:
+    value = {f"a {KEY}": [1, None, True, {"b": (f"{KEY}!", 2.5)}, f"{KEY}"], "c": {"d": KEY}}
+    assert Cleaner([KEY]).value(value) == {
+        f"a {HIDDEN}": [1, None, True, {"b": (f"{KEY}!", 2.5)}, HIDDEN],
+        "c": {"d": HIDDEN},
+    }, "tuples do not come out of JSON"
+
+
+def test_a_token_goes_into_a_header_and_both_are_known() -> None:
+    header = bearer(Secret(KEY, "a place", ["part"]))
+    assert header.reveal() == f"Bearer {KEY}"
+    assert header.known() == [f"Bearer {KEY}", KEY, "part"]
+    assert repr(header) == str(header) == f"Secret({HIDDEN} from a place)"
+
+
+def test_the_credentials_of_proxies_are_known_with_and_without_a_scheme() -> None:
+    environ = {
+        "HTTPS_PROXY": "http://me:pw-one@proxy:3128",
+        "all_proxy": "you:pw-two@proxy:1080",
+        "NO_PROXY": "who:pw-three@host",
+        "OTHER": "http://me:pw-four@host",
+    }
+    known = set(proxy_secrets(environ))
+    assert {"pw-one", "me:pw-one", "pw-two", "you:pw-two"} <= known
+    assert not any("three" in one or "four" in one for one in known)
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "read", "shown"),
+    [
+        ("short", 10, 10, "short"),
+        ("shortened", 5, 20, "short"),
+        ("shortened", 20, 5, "short"),
+        (f"key {KEY} end", 40, 40, f"key {HIDDEN} end"),
+        (f"key {KEY}", 40, 10, "key "),
+        ("key sk-0123", 40, 40, "key sk-0123"),
+        ("key sk-0123", 40, 11, "key "),
+    ],
+)
+def test_a_shortened_text_is_as_long_as_it_may_be(text: str, most: int, read: int, shown: str) -> None:
+    assert Cleaner([KEY]).shortened(text, most, read) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [
+        ("", 0),
+        ("about", 0),
+        ("about s", 1),
+        ("about sk-01", 5),
+        (KEY[:-1], len(KEY) - 1),
+        (f"{KEY}", 0),
+        ("sk-sk-0", 4),
+    ],
+)
+def test_only_what_may_begin_a_secret_is_held_back(text: str, held: int) -> None:
+    assert Cleaner([KEY]).held(text) == held
+    assert Cleaner().held(text) == 0
+
+
+def test_the_pieces_are_shown_as_soon_as_they_are_none() -> None:
+    cleaner = StreamCleaner(Cleaner([KEY]))
+    assert [cleaner.feed(piece) for piece in ("about sk-", "01", "not", "sk-0123456789-", "abcdef!")] == [
+        "about ",
+        "",
+        "sk-01not",
+        "",
+        f"{HIDDEN}!",
+    ]
+    assert cleaner.feed("sk-") == ""
+    assert (cleaner.end(), cleaner.end()) == ("sk-", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x" * (LONGEST + 1), f"the variable X holds {LONGEST + 1} characters, where a key has {LONGEST} at most"),
+        ("s\u00e91", "the variable X holds a character that is not ASCII, which no key has; copy the key again"),
+        ("sk 1", "the variable X holds a blank or a line end inside, which no key has; copy the key again"),
+        ("sk\n1", "the variable X holds a blank or a line end inside, which no key has; copy the key again"),
+    ],
+)
+def test_what_is_wrong_with_a_key_is_said(text: str, said: str) -> None:
+    with pytest.raises(SecretUnusable) as refused:
+        read_secret(text, "the variable X")
+    assert str(refused.value) == said
+    assert read_secret("x" * LONGEST, "the variable X") is not None
+    with pytest.raises(SecretUnusable):
+        read_secret("sk\n1", "the variable X", spaces=True)
