@@ -146,3 +146,27 @@ def test_a_record_written_while_it_is_looked_at_is_no_record_from_the_future() -
     released = answer(lease(age_s=-0.002, released_reason="restart"))
     assert (released.standing, released.backend, released.remaining) == ("grace", "llama", GRACE)
     assert answer(lease(standing="held", age_s=-0.002)).standing == "live"
+
+
+def test_whether_there_ever_was_a_modeld_is_read_off_any_record() -> None:
+    assert answer(lease(same_boot=False)).ever
+    assert answer(lease(backend="")).ever
+    assert answer(None, instance(same_boot=False, dead=True)).ever
+
+
+@pytest.mark.parametrize(("reason", "stopped"), [("stop", True), ("restart", False)])
+def test_past_the_grace_it_is_still_known_whether_somebody_stopped_it(reason: str, stopped: bool) -> None:
+    assert answer(lease(age_s=GRACE + 1.0, released_reason=reason)).stopped is stopped
+
+
+def test_an_instance_that_says_nothing_hides_none_behind_it() -> None:
+    silent = [instance(backend=""), instance(same_boot=False, dead=True), instance(backend="", dead=True)]
+    found = answer(None, *silent, instance(instance="z", backend="llama", dead=True))
+    assert found == Serveable(backend="llama", standing="grace", stopped=False, remaining=GRACE)
+
+
+def test_the_moment_of_a_race_counts_and_not_an_instant_more() -> None:
+    assert answer(lease(age_s=-2.0)).remaining == GRACE
+    assert answer(lease(age_s=-2.001)).standing == "none"
+    assert answer(lease(standing="held", age_s=-2.0)).standing == "live"
+    assert answer(lease(standing="held", age_s=-2.001)).standing == "none"

@@ -11,6 +11,8 @@ from shared.catalog.advertised.capability import Serveable
 from shared.catalog.advertised.rows import ACTIONS, Live, hidden_reason, library_rows, missing_reason, picker_rows
 from shared.catalog.entry import ModelEntry
 from shared.protocol.api import ActiveModel, BusyOperation, LibraryRow, RowAction, RowState, Status, Waiting
+from shared.remedy import install_command
+from shared.words import START_MODELD
 
 pytestmark = pytest.mark.unit
 
@@ -242,3 +244,166 @@ def test_a_row_sees_where_files_and_engine_do_and_the_loaded_one_as_its_engine_s
         loaded = msgspec.structs.replace(active("a"), capabilities={"vision": able})
         status = Status(instance="i", role="owner", pid=1, backend="llama", state="Ready", generation=1, active=loaded)
         assert [row.vision for row in picker_rows([eyes], Live(serveable=LIVE, status=status))] == [able]
+
+
+def test_a_row_says_all_that_is_known_of_its_file() -> None:
+    known = entry(
+        "a",
+        "llama",
+        title="A model",
+        format="gguf",
+        size_bytes=7,
+        parameters=8,
+        quantization="Q4_K_M",
+        context_train=9,
+        source="lmstudio",
+        template="{{ x }}",
+        tools=True,
+        thinking=True,
+        fim=(1, 2, 3),
+        embedding_only=True,
+        projector="/sight",
+    )
+    (row,) = library_rows([known], Live(serveable=LIVE, status=status("Empty")))
+    assert row == LibraryRow(
+        name="a",
+        title="A model",
+        backend="llama",
+        format="gguf",
+        path="/a",
+        size_bytes=7,
+        state="not loaded",
+        architecture="llama",
+        parameters=8,
+        quantization="Q4_K_M",
+        context_train=9,
+        digest="fp1-a",
+        source="lmstudio",
+        has_template=True,
+        tools=True,
+        thinking=True,
+        vision=False,
+        fim=True,
+        embedding_only=True,
+        parts=["/a", "/sight"],
+        reason="",
+        actions=["activate"],
+    )
+    (plain,) = library_rows([entry("p")], Live(serveable=LIVE))
+    assert (plain.backend, plain.fim, plain.has_template) == ("", False, False)
+
+
+NO_ENGINE = f"modeld runs without an engine: `{install_command('openvino')}` (or [llama]), then `modeld restart`"
+OTHER = Serveable(backend="openvino", standing="live")
+BOTH = frozenset({"llama", "openvino"})
+
+
+@pytest.mark.parametrize(
+    ("model", "live", "said"),
+    [
+        (entry("d", problem="the file ends"), Live(serveable=LIVE), ("not servable", [], "the file ends")),
+        (entry("d", "llama", problem="the file ends"), Live(serveable=PAST), ("not servable", [], "the file ends")),
+        (entry("d"), Live(serveable=LIVE), ("not servable", [], "no engine can run it")),
+        (entry("a", "llama"), Live(serveable=PAST), ("not loaded", ["start_modeld"], "stopped, start modeld")),
+        (
+            entry("a", "llama"),
+            Live(serveable=PAST, engines=BOTH),
+            ("not loaded", ["start_modeld"], "stopped, start modeld"),
+        ),
+        (
+            entry("a", "llama"),
+            Live(serveable=PAST, engines=frozenset({"openvino"})),
+            ("not loaded", ["install_engine"], "no engine that can run it is installed"),
+        ),
+        (
+            entry("a", "llama"),
+            Live(serveable=Serveable(backend="none", standing="live")),
+            ("not servable", ["install_engine"], NO_ENGINE),
+        ),
+        (
+            entry("c", "openvino", format="openvino"),
+            Live(serveable=LIVE),
+            ("not servable", [], "llama.cpp reads GGUF files only; modeld serves llama"),
+        ),
+        (
+            entry("a", "llama", shards=("/1", "/2")),
+            Live(serveable=OTHER),
+            ("not servable", [], "OpenVINO's GGUF reader takes single files only; modeld serves openvino"),
+        ),
+        (
+            entry("a", "llama", architecture="odd"),
+            Live(serveable=OTHER),
+            ("not servable", [], "OpenVINO's GGUF reader does not know the architecture odd; modeld serves openvino"),
+        ),
+        (
+            entry("a", "llama"),
+            Live(serveable=LIVE, engines=frozenset({"openvino"})),
+            ("not servable", ["install_engine"], "the llama engine is not installed"),
+        ),
+        (entry("a", "llama"), Live(serveable=GAP, status=status("Empty")), ("restarting", ["wait"], "restarting")),
+        (entry("a", "llama"), Live(serveable=LIVE), ("restarting", ["wait"], "restarting")),
+        (
+            entry("a", "llama"),
+            Live(serveable=STOPPED, engines=BOTH),
+            ("restarting", ["start_modeld"], "stopped, start modeld"),
+        ),
+    ],
+)
+def test_the_first_reason_in_the_order_of_precedence_is_said(
+    model: ModelEntry, live: Live, said: tuple[str, list[str], str]
+) -> None:
+    (row,) = library_rows([model], live)
+    assert (row.state, row.actions, row.reason) == said
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        (status("Loading", target="a"), ""),
+        (status("Switching", "a", "b"), ""),
+        (status("Unloading", "a"), ""),
+        (status("Busy", "a"), "in use by Zed"),
+        (msgspec.structs.replace(status("Busy", "a"), busy=None), ""),
+        (status("Ready", "a"), ""),
+        (status("Ready", "a", pending_reload=True), "changed settings wait for the next load"),
+        (status("Ready", "b"), ""),
+        (status("Ready", "b", queue=("a", "a")), "place 1 in the queue"),
+    ],
+)
+def test_why_a_running_model_is_as_it_is(state: Status, reason: str) -> None:
+    assert row("a", Live(serveable=LIVE, status=state)).reason == reason
+
+
+def test_a_load_that_names_no_model_shows_on_no_row() -> None:
+    """A status without its operation, or with one that does not say of what."""
+    for state in (msgspec.structs.replace(status("Loading"), busy=None), status("Loading", target="")):
+        rows = library_rows([entry(name, "llama") for name in ("None", "XXXX")], Live(serveable=LIVE, status=state))
+        assert [found.state for found in rows] == ["not loaded"] * 2
+
+
+def test_models_of_other_engines_are_counted_under_the_one_that_serves_most_of_them() -> None:
+    many = [entry(name, "openvino") for name in "pq"] + [entry("r", "else"), entry("s", "openvino", kind="adapter")]
+    serves = "modeld serves llama (`modeld restart --backend openvino`)"
+    live = Live(serveable=LIVE)
+    assert hidden_reason([ENTRIES[0], *many], live) == f"3 more models need the openvino backend; {serves}"
+    assert hidden_reason(many[:1], live) == f"1 more model needs the openvino backend; {serves}"
+    even = hidden_reason([entry("r", "else"), many[0]], live)
+    assert even == f"2 more models need the openvino backend; {serves}", "of as many, the last by name"
+    none = Live(serveable=Serveable(backend="none", standing="live"))
+    assert hidden_reason(many, none) == f"3 models are here, but {NO_ENGINE}"
+    assert hidden_reason(many[:1], none) == f"1 model is here, but {NO_ENGINE}"
+
+
+@pytest.mark.parametrize(
+    ("name", "live", "why"),
+    [
+        ("gone", Live(serveable=LIVE), "it is not in the library any more"),
+        ("d", Live(serveable=LIVE), "the file ends at byte 7"),
+        ("a", Live(serveable=Serveable(backend="none", standing="live")), NO_ENGINE),
+        ("a", Live(serveable=Serveable(backend="other", standing="live")), "not servable; modeld serves other"),
+        ("a", Live(serveable=PAST), f"modeld is stopped; {START_MODELD}"),
+        ("a", Live(serveable=Serveable(backend="", standing="none", ever=False)), "modeld has not been started"),
+    ],
+)
+def test_why_a_pick_is_missing_word_for_word(name: str, live: Live, why: str) -> None:
+    assert missing_reason(name, ENTRIES, live) == why

@@ -148,8 +148,15 @@ def test_a_higher_epoch_is_a_loss_at_once() -> None:
     assert policy.wrote(policy.begin(TTL, 100.0), 101.0, 101.1, higher=True).state == "lost"
 
 
+@pytest.mark.parametrize(("ttl", "margin"), [(0.2, 0.1), (0.5, 0.25), (0.8, 0.25), (1.0, 0.25), (10.0, 2.5)])
+def test_a_margin_never_takes_more_than_half_of_a_very_short_ttl(ttl: float, margin: float) -> None:
+    assert policy.margin(ttl) == margin
+    assert (policy.validity(ttl), policy.patience(ttl)) == (ttl - margin, ttl + margin)
+
+
 def test_a_late_success_gives_no_validity() -> None:
     tenure = policy.begin(TTL, 100.0)
+    assert policy.wrote(tenure, 101.0, 108.5, higher=False).state == "frozen"
     late = policy.wrote(tenure, 103.0, 111.0, higher=False)
     assert late.state == "frozen"
     assert policy.wrote(late, 103.0, 120.0, higher=False).state == "lost"

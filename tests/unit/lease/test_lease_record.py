@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from shared.lease.record import (
     PAD_BYTES,
     Ended,
+    Identity,
     LeaseRecord,
     Meta,
     PresenceRecord,
@@ -131,3 +132,57 @@ def test_meta_is_opaque_and_read_as_far_as_it_is_known() -> None:
 def test_an_unknown_worker_is_still_a_worker() -> None:
     record = decode_lease(_lease(worker={"pid": 9, "start_token": "5", "gpu": 1}), 3)
     assert record.worker == Worker(pid=9, start_token="5")
+
+
+def test_a_person_can_read_a_record_and_a_longer_one_fits_in_its_place() -> None:
+    """On a full disk a renewal, a worker's name and the release are still written."""
+    record = LeaseRecord(instance="i", epoch=3, pid=5)
+    data = encode(record)
+    assert data.startswith(b'{\n "instance": "i",\n "epoch": 3,\n')
+    assert data.endswith(b" \n")
+    room = len(data) - len(data.rstrip())
+    assert PAD_BYTES < room <= 2 * PAD_BYTES
+    for length in (0, 1, room - PAD_BYTES - 1, room - PAD_BYTES, PAD_BYTES):
+        size = len(encode(LeaseRecord(instance="i" * (length + 1), epoch=3, pid=5)))
+        assert size == (len(data) if length < room - PAD_BYTES else len(data) + PAD_BYTES)
+
+
+@pytest.mark.parametrize(("ttl", "believed"), [(0.05, True), (0.049, False), (600.0, True), (600.1, False)])
+def test_the_ttls_that_are_believed_have_ends(ttl: float, believed: bool) -> None:
+    if believed:
+        assert decode_lease(_lease(ttl=ttl), 3).ttl == ttl
+    else:
+        with pytest.raises(RecordUnreadable, match=f"^ttl {ttl}$"):
+            decode_lease(_lease(ttl=ttl), 3)
+
+
+def test_why_a_record_is_unreadable_is_said() -> None:
+    with pytest.raises(RecordUnreadable, match="missing required field `epoch`"):
+        decode_lease(b'{"instance": "i"}', 1)
+
+
+def test_a_field_of_a_newer_version_may_have_the_name_of_ours() -> None:
+    record = decode_lease(_lease(extra=7), 3)
+    assert record.extra == {"extra": 7}
+    assert decode_lease(encode(record), 3) == record
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        LeaseRecord(instance="i", epoch=1, pid=5, start_token="t", boot_id="b", pid_namespace="n", host="h"),
+        PresenceRecord(
+            instance="i", endpoint="", token_file="", pid=5, start_token="t", boot_id="b", pid_namespace="n", host="h"
+        ),
+    ],
+)
+def test_the_process_of_a_record_is_whole(record: LeaseRecord | PresenceRecord) -> None:
+    assert record.identity == Identity(pid=5, start_token="t", boot_id="b", pid_namespace="n", host="h")
+
+
+def test_instances_are_sorted_from_the_oldest() -> None:
+    made = [
+        PresenceRecord(instance=name, endpoint="", token_file="", pid=1, started=started)
+        for name, started in (("c", 2.0), ("b", 1.0), ("a", 2.0))
+    ]
+    assert [record.instance for record in sorted(made, key=lambda record: record.age_rank)] == ["b", "a", "c"]

@@ -72,6 +72,14 @@ def test_what_a_request_leaves_open_is_served_by_any_value(field: str) -> None:
     assert serves(msgspec.structs.replace(resolved("a"), **{field: OTHER_VALUES[field]}), asked("a"))
 
 
+@pytest.mark.parametrize(("least", "enough"), [(4095, True), (4096, True), (4097, False)])
+def test_a_context_of_exactly_the_least_is_enough(least: int, enough: bool) -> None:
+    wanted = asked("a", min_ctx=least)
+    assert serves(resolved("a", num_ctx=4096), wanted) is enough
+    assert covers(asked("a", num_ctx=4096), wanted) is enough
+    assert covers(asked("a", min_ctx=4096), wanted) is enough
+
+
 def test_the_very_same_file_elsewhere_serves() -> None:
     """A model that is pulled while it is loaded from a cache moves to the store in the list, and is not loaded anew."""
     moved = msgspec.structs.replace(asked("a"), path="/store/a", copies=(resolved("a").path,))
