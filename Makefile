@@ -10,7 +10,7 @@ export PROMPT
 FIND = python=$$(sh scripts/find-python.sh) &&
 RUN = $(FIND) "$$python"
 
-.PHONY: help chat test editor lint soak fuzz bench docs lock wheel clean
+.PHONY: help chat test editor lint soak fuzz coverage mutants bench docs lock wheel clean
 
 # first, so that `make` alone prints it: each target with the text behind its ##
 help:
@@ -36,6 +36,13 @@ soak: ## the full counts of the tests; writes pages under docs/soak/
 # property tests with many more examples
 fuzz: ## the property tests with many more examples
 	@$(RUN) scripts/fuzz.py $(ARGS)
+
+# the decisions alone: docs/quality/coverage.md and docs/quality/mutants.md
+coverage: ## branch coverage of the modules that decide; writes a page under docs/quality/
+	@$(RUN) scripts/prepare.py dev quality && .venv/bin/python scripts/quality.py coverage
+
+mutants: ## whether their tests can fail: small changes, tried [ARGS="turn slot --children 2"]
+	@$(RUN) scripts/prepare.py dev quality && .venv/bin/python scripts/quality.py mutants $(ARGS)
 
 # the table of measured budgets; REPORT=1 writes docs/performance.md
 bench: ## the measured budgets [ARGS="--report --peers"]

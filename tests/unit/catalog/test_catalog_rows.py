@@ -10,9 +10,9 @@ import pytest
 from shared.catalog.advertised.capability import Serveable
 from shared.catalog.advertised.rows import ACTIONS, Live, hidden_reason, library_rows, missing_reason, picker_rows
 from shared.catalog.entry import ModelEntry
+from shared.diagnosis.remedy import install_command
 from shared.protocol.api import ActiveModel, BusyOperation, LibraryRow, RowAction, RowState, Status, Waiting
-from shared.remedy import install_command
-from shared.words import START_MODELD
+from shared.text.words import START_MODELD
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ import pytest
 from outputs import PLAIN
 
 from modeld.output.emitter import Emitter, is_object
-from modeld.output.grammar_values import Opened
+from modeld.output.grammar.values import Opened
 from modeld.output.parser import OutputParser
 from modeld.output.tools import ToolBook
 from shared.protocol.api import Generating, ReasoningDelta, TextDelta, Thinking, ToolCall, ToolCallDelta

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from modeld.output.schemagrammar import MOST_RULES, Endless, schema_grammar
+from modeld.output.grammar.schema_grammar import MOST_RULES, Endless, schema_grammar
 
 pytestmark = pytest.mark.unit
 

@@ -1,0 +1,140 @@
+"""Runs mutmut over one group of modules and says of every mutant whether the tests noticed it.
+
+mutmut reads its settings from the pyproject.toml of the folder that it runs in, and leaves its copies there: each group
+gets a folder of its own under `.work/mutants`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pure import PACKAGES
+from steps import PYTHON, ROOT, StepFailed
+
+WORK = ROOT / ".work" / "mutants"
+#: A mutant that runs into a time limit loops where the product does not: noticed as well.
+NOTICED = frozenset({"killed", "timeout", "caught by type check"})
+_IGNORED = shutil.ignore_patterns("__pycache__", "node_modules", "*.pyc")
+#: mutmut leaves a listing of its own open, and our warnings are errors
+_UNRAISABLE = "ignore::pytest.PytestUnraisableExceptionWarning"
+#: asked of mutmut in its own folder: each mutant, its state, and the change of those that nobody noticed
+_ASK = """
+import json
+from mutmut.__main__ import SourceFileMutationData, get_diff_for_mutant, status_by_exit_code, walk_mutatable_files
+found = []
+for path in walk_mutatable_files():
+    data = SourceFileMutationData(path=path)
+    data.load()
+    for name, code in data.exit_code_by_key.items():
+        status = status_by_exit_code[code]
+        lived = status not in NOTICED
+        found.append([str(path), name, status, get_diff_for_mutant(name, path=path) if lived else ""])
+print(json.dumps(found))
+"""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One small change of the code; `change` says which (`before => after`) where no test noticed it."""
+
+    module: str
+    function: str
+    noticed: bool
+    change: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Modules (by their paths below the root) and the tests that are about them."""
+
+    name: str
+    modules: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+def mutate(group: Group, *, children: int) -> list[Mutant]:
+    """Every mutant of the group's modules, tried. Takes minutes. Raises StepFailed where mutmut itself fails."""
+    folder = _workspace(group)
+    command = [str(PYTHON), "-m", "mutmut", "run", "--max-children", str(children)]
+    log = WORK / f"{group.name}.log"
+    environ = {**os.environ, "PYTEST_DEBUG_TEMPROOT": str(folder)}  # its own: pytest clears up after other runs too
+    with log.open("wb") as sink:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    if done.returncode != 0:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        tail = "\n".join(line for line in lines if "🎉" not in line)[-3000:]  # its count comes with every mutant
+        raise StepFailed(f"{tail}\nmutmut failed for {group.name}. Its whole output is in {log}.")
+    mutants = _read(folder)
+    (WORK / f"{group.name}.json").write_text(json.dumps([asdict(one) for one in mutants]), encoding="utf-8")
+    shutil.rmtree(folder)
+    return mutants
+
+
+def earlier(name: str) -> list[Mutant] | None:
+    """What the last run of this group found; None where there was none."""
+    try:
+        found = json.loads((WORK / f"{name}.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return [Mutant(**one) for one in found]
+
+
+def _workspace(group: Group) -> Path:
+    folder = WORK / group.name
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in (*PACKAGES, "tests", "scripts"):
+        shutil.copytree(ROOT / name, folder / name, ignore=_IGNORED)
+    settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8") + _settings(group)
+    (folder / "pyproject.toml").write_text(settings, encoding="utf-8")
+    return folder
+
+
+def _settings(group: Group) -> str:
+    settings: dict[str, Sequence[str]] = {
+        "source_paths": PACKAGES,
+        "only_mutate": group.modules,
+        "also_copy": ["scripts"],
+        "pytest_add_cli_args": ["-p", "no:cacheprovider", "--timeout=60", "-W", _UNRAISABLE],
+        "pytest_add_cli_args_test_selection": group.tests,
+    }
+    return "\n[tool.mutmut]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
+
+
+def _read(folder: Path) -> list[Mutant]:
+    program = f"NOTICED = {sorted(NOTICED)!r}\n{_ASK}"
+    done = subprocess.run([str(PYTHON), "-c", program], cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise StepFailed(f"{done.stderr}\nThe results of mutmut could not be read; is it a version that changed them?")
+    return [
+        Mutant(module=Path(path).as_posix(), function=_function(name), noticed=status in NOTICED, change=_change(diff))
+        for path, name, status, diff in json.loads(done.stdout)
+    ]
+
+
+def _function(name: str) -> str:
+    """`a.b.xǁClassǁmethod__mutmut_3` and `a.b.x_name__mutmut_1` as `Class.method` and `name`."""
+    short = name.rpartition(".")[2].rpartition("__mutmut_")[0]
+    if "ǁ" in short:
+        return ".".join(short.split("ǁ")[1:])
+    return short.removeprefix("x_")
+
+
+def _change(diff: str) -> str:
+    """A diff as `what stood there => what stands there now`, in one line."""
+    lines = [line for line in diff.splitlines() if line[:3] not in {"+++", "---"}]
+    before, after = (" ".join(line[1:].strip() for line in lines if line[:1] == sign) for sign in "-+")
+    return f"{before} => {after}".strip()
