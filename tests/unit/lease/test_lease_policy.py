@@ -210,7 +210,8 @@ def test_only_what_is_held_is_not_taken(standing: Standing, taken: bool) -> None
     ("epochs", "judged", "now_seen", "mine"),
     [
         ([4], None, None, True),
-        ([4], Mark(0, 0, "missing"), None, True),
+        ([4], Mark(0, 0, "missing"), Mark(0, 0, "missing"), True),
+        ([4], Mark(0, 0, "missing"), None, False),
         ([3, 4], Mark(3, 7), Mark(3, 7), True),
         ([4, 3, 1], Mark(3, 7), Mark(3, 7), True),
         ([3, 4], Mark(3, 7), Mark(3, 8), False),
