@@ -426,6 +426,31 @@ async def test_a_hold_ends_by_itself_when_the_next_turn_never_comes(
         return result(params, "tool_calls", tool_calls=[api.ToolCall(id="c", name="read", arguments="{}")])
 
     daemon.script = script
-    assert (await editor.turn("alpha").end())["finishReason"] == "tool_calls"
+    assert (await editor.turn("alpha", tools=[{"name": "read"}]).end())["finishReason"] == "tool_calls"
     await editor.until(lambda: any(one.release for one in holds))
+    assert [one.release for one in holds] == [False, True]
+
+
+async def test_a_turn_without_tools_beside_an_agent_leaves_its_hold_alone(pair: tuple[Window, FakeDaemon]) -> None:
+    editor, daemon = pair
+    holds: list[api.HoldParams] = []
+
+    async def hold(call: Any) -> api.Value:
+        holds.append(call.params(api.HoldParams))
+        return api.Value()
+
+    daemon.answers["run/hold"] = hold
+
+    async def script(params: api.TurnParams, emit: Emit, cancelled: anyio.Event) -> api.TurnResult:
+        calls = [api.ToolCall(id="c", name="read", arguments="{}")] if params.tools and len(daemon.turns) == 1 else []
+        return result(params, "tool_calls" if calls else "stop", tool_calls=calls)
+
+    daemon.script = script
+    tools = [{"name": "read"}]
+    await editor.turn("alpha", tools=tools).end()
+    await editor.until(lambda: len(holds) == 1)
+    await editor.turn("alpha", "a commit message").end()
+    assert [one.release for one in holds] == [False]
+    await editor.turn("alpha", tools=tools).end()
+    await editor.until(lambda: len(holds) == 2)
     assert [one.release for one in holds] == [False, True]

@@ -15,8 +15,8 @@ from shared.protocol import api
 if TYPE_CHECKING:
     from acp_bridge.faces.lsp.window import Window
 
-#: Names the hold of turns that name no conversation: one at a time holds the model for this window.
-WINDOW_RUN = "window"
+#: Names the hold of turns with tools that name no conversation: the window's agent. Turns without tools leave it alone.
+AGENT_RUN = "agent"
 
 
 async def handle(window: Window, params: wire.TurnParams) -> wire.TurnResult:
@@ -54,7 +54,7 @@ async def _turn(window: Window, params: wire.TurnParams, work: Work) -> wire.Tur
     job = Job(
         pick=pick,
         named=work.model,
-        run=params.conversation or WINDOW_RUN,
+        run=params.conversation or (AGENT_RUN if params.tools else ""),
         params=_sampling(params),
         conversation=params.conversation,
         exact=True,
