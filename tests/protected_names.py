@@ -22,7 +22,10 @@ RUNS_CODE = [
     ".config/fish/config.fish", ".inputrc", "profile.ps1", "Microsoft.PowerShell_profile.ps1",
     "sitecustomize.py", "lib/x.pth", ".pythonrc", ".gdbinit", ".Rprofile", ".npmrc", ".yarnrc.yml",
     ".pnpmfile.cjs", ".cargo/config.toml", ".mvn/jvm.config", ".bazelrc", "pip.conf", ".ssh/config",
-    ".config/autostart/x.desktop", "LaunchAgents/x.plist",
+    ".config/autostart/x.desktop", "LaunchAgents/x.plist", ".local/bin/git", ".readthedocs.yaml", "netlify.toml",
+    ".builds/x.yml", ".bash_completion", ".ipython/profile_default/startup/x.py", "mise.dev.toml", ".mise.ci.toml",
+    ".lldbinit-Xcode", ".github/hooks/x.json", ".gradle/init.gradle", "gradle/wrapper/gradle-wrapper.properties",
+    "rust-toolchain.toml", "bunfig.toml", ".pnp.cjs",
 ]  # fmt: skip
 
 #: Some filesystem takes each for one of them.

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from shared.text.shown import code_span
+from shared.text.shown import code_span, one_line
 
 GrantKind = Literal["edits", "line", "looking", "tool"]
 
@@ -79,6 +79,8 @@ HARDENED: Mapping[str, Mapping[str, str]] = MappingProxyType(
 
 #: Nothing here means anything to a shell, is quoted, or looks like another character.
 _PLAIN_LINE = re.compile(r"[A-Za-z0-9_./: -]+")
+#: Braille without a dot: a letter to Unicode, a blank to the eye.
+_EMPTY_LETTER = "\u2800"
 _COUNT = re.compile(r"-[0-9]{1,6}")
 _DRIVE = re.compile(r"[A-Za-z]:")
 
@@ -115,7 +117,7 @@ def command_grant(line: str, *, looks: bool) -> Grant | None:
     if verb is not None:
         named = " ".join(verb)
         return Grant("looking", named, f"any `{named} ...` that only looks")
-    if not line or not line.isprintable():
+    if not line or not line.isprintable() or one_line(line, len(line)) != line or _EMPTY_LETTER in line:
         return None
     shown = f"exactly `{line}`" if len(line) <= BUTTON_LENGTH and "`" not in line else "exactly this command line"
     return Grant("line", line, shown)

@@ -42,6 +42,9 @@ _NAMES: dict[str, str] = {
     **dict.fromkeys((".husky", ".githooks", ".git-hooks", ".hooks", ".pre-commit-config.yaml"), HOOK),
     **dict.fromkeys((".pre-commit-hooks.yaml", ".overcommit.yml", ".huskyrc", ".lintstagedrc", ".prek.toml"), HOOK),
     **dict.fromkeys((".gitlab-ci.yml", ".gitlab-ci.yaml", ".circleci", ".travis.yml", ".buildkite", ".forgejo"), CI),
+    **dict.fromkeys(
+        (".builds", ".build.yml", ".readthedocs.yaml", ".readthedocs.yml", "netlify.toml", "vercel.json"), CI
+    ),
     **dict.fromkeys((".gitea", ".teamcity", ".azure-pipelines", ".drone.yml", ".drone.star", ".woodpecker"), CI),
     **dict.fromkeys((".woodpecker.yml", ".woodpecker.yaml", ".cirrus.yml", ".cirrus.star", ".semaphore"), CI),
     **dict.fromkeys((".appveyor.yml", "appveyor.yml", ".screwdriver.yaml", "screwdriver.yaml", ".tekton"), CI),
@@ -50,6 +53,7 @@ _NAMES: dict[str, str] = {
     ),
     **dict.fromkeys((".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile"), SHELL),
     **dict.fromkeys((".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".cshrc", ".tcshrc", ".login"), SHELL),
+    **dict.fromkeys((".bash_completion", ".ipython"), SHELL),
     **dict.fromkeys((".kshrc", ".mkshrc", ".shrc", ".logout", ".inputrc", ".tmux.conf", ".screenrc"), SHELL),
     **dict.fromkeys((".xprofile", ".xinitrc", ".xsession", ".xsessionrc", ".xserverrc", ".pam_environment"), SHELL),
     **dict.fromkeys((".pythonrc", ".pythonrc.py", ".pythonstartup", "sitecustomize.py", "usercustomize.py"), SHELL),
@@ -58,8 +62,13 @@ _NAMES: dict[str, str] = {
     **dict.fromkeys(
         (".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", ".pnpmfile.mjs", ".yarn", ".bunfig.toml"), TOOL
     ),
+    **dict.fromkeys(
+        ("bunfig.toml", ".pnp.cjs", ".pnp.loader.mjs", "rust-toolchain", "rust-toolchain.toml", ".gradle"), TOOL
+    ),
     **dict.fromkeys((".cargo", ".mvn", ".bazelrc", ".pip", "pip.conf", ".kube"), TOOL),
-    **dict.fromkeys((".ssh", ".gnupg", ".config", ".aws", ".launchagents", "launchagents", "launchdaemons"), LOGIN),
+    **dict.fromkeys(
+        (".ssh", ".gnupg", ".config", ".local", ".aws", ".launchagents", "launchagents", "launchdaemons"), LOGIN
+    ),
 }
 
 #: A file of this name. A folder that holds a HEAD is a repository to git, with settings of its own beside it.
@@ -71,6 +80,8 @@ _SHAPES: dict[str, str] = {
     "*.sublime-project": EDITOR,
     "*.sublime-workspace": EDITOR,
     ".envrc.*": ENTERED,
+    "mise.*.toml": ENTERED,
+    ".mise.*.toml": ENTERED,
     "lefthook.y*ml": HOOK,
     "lefthook-local.y*ml": HOOK,
     ".lefthook*": HOOK,
@@ -82,6 +93,7 @@ _SHAPES: dict[str, str] = {
     "cloudbuild*.y*ml": CI,
     "*profile.ps1": SHELL,
     "*.pth": SHELL,
+    ".lldbinit-*": SHELL,
     "desktop.ini": ENTERED,
 }
 
@@ -89,7 +101,9 @@ _SHAPES: dict[str, str] = {
 _PAIRS: dict[tuple[str, str], str] = {
     (".github", "workflows"): CI,
     (".github", "actions"): CI,
+    (".github", "hooks"): AGENT,
     (".gitlab", "ci"): CI,
+    ("gradle", "wrapper"): TOOL,
     ("start menu", "programs"): LOGIN,
 }
 

@@ -12,11 +12,17 @@ from acp_bridge.tools.consent.protected import GIT, HOOK, plain_name, runs_code
 from acp_bridge.tools.paths import spelled
 
 #: Folders whose entries are often links to files with harmless names, beside the workspace's own.
-_LINKED_FROM = (".git/hooks", ".husky", ".githooks", ".vscode", ".zed", ".idea", ".github/workflows", ".config")
+_LINKED_FROM = (
+    ".git", ".git/hooks", ".husky", ".githooks", ".vscode", ".zed", ".idea", ".github", ".github/workflows", ".config"
+)  # fmt: skip
 #: A folder with more entries is not looked through: nobody keeps so many hooks or settings.
 MOST_ENTRIES = 10_000
 _READ_BYTES = 64 * 1024
-_HOOKS_PATH = re.compile(r"(?im)(?:^|\])\s*hookspath\s*=\s*(?P<path>.+?)\s*(?:[#;].*)?$")
+_SETTING = re.compile(r"(?m)(?:^|\])[ \t]*(?P<key>[A-Za-z][A-Za-z0-9-]*)[ \t]*=[ \t]*(?P<value>\S.*)$")
+_VALUE = re.compile(r"[^\"\n#;]*(?:\"[^\"\n]*\"[^\"\n#;]*)*")
+_WORD = re.compile(r"[^\s\"'!;|&()]+")
+#: Git itself reads no deeper chain of files that name each other.
+_MOST_INCLUDED = 10
 _PROGRAMS = "a folder that programs are started from"
 
 
@@ -29,6 +35,8 @@ def reason_to_ask(asked: str, real: Path, roots: Sequence[str]) -> str:
                 return reason
     if _on_path(real.parent):
         return _PROGRAMS
+    if _in_repository(real, roots):
+        return GIT
     return next((reason for root in roots for reason in _by_links(real, Path(root))), "")
 
 
@@ -93,7 +101,8 @@ def _entries(root: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def _by_git(real: Path, root: Path) -> Iterator[str]:
-    """The folder of git's own that a `.git` file names, and the folder that the hooks are taken from.
+    """The folder of git's own that a `.git` file names, the folder that the hooks are taken from, and each file that a
+    setting of git names: one that is included, a filter, a watcher.
 
     The repository may begin above the workspace; its paths are relative to where it begins.
     """
@@ -107,11 +116,42 @@ def _by_git(real: Path, root: Path) -> Iterator[str]:
             yield GIT
     if common := _text(folder / "commondir").strip():
         folder = Path(os.path.realpath(folder / common))
-    for settings in (folder / "config", folder / "config.worktree"):
-        for found in _HOOKS_PATH.finditer(_text(settings)):
-            hooks = os.path.realpath(top / os.path.expanduser(found["path"].strip('"')))
-            if _same(real.parent, Path(hooks)):
-                yield HOOK
+    for file, key, value in _git_settings([folder / "config", folder / "config.worktree", *_own_settings()]):
+        if key == "hookspath" and _same(real.parent, _named(value, top)):
+            yield HOOK
+        words = {value, *_WORD.findall(value)}
+        if any(_same(real, _named(word, base)) for word in words for base in (top, file.parent)):
+            yield GIT
+
+
+def _in_repository(real: Path, roots: Sequence[str]) -> bool:
+    """Whether a folder that it lies in is a repository to git, wherever that is named: its settings run programs."""
+    below = [folder for folder in real.parents if any(folder.is_relative_to(os.path.realpath(root)) for root in roots)]
+    return any(os.path.lexists(folder / "HEAD") and os.path.lexists(folder / "objects") for folder in below)
+
+
+def _own_settings() -> list[Path]:
+    """The person's own settings of git, which may name places in every repository."""
+    settings = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return [Path(os.path.expanduser("~/.gitconfig")), Path(settings, "git", "config")]
+
+
+def _git_settings(files: list[Path]) -> Iterator[tuple[Path, str, str]]:
+    """File, key and value of each setting, with those of the files that they include."""
+    waiting = [(file, 0) for file in files]
+    while waiting:
+        file, depth = waiting.pop()
+        for found in _SETTING.finditer(_text(file)):
+            key, value = found["key"].lower(), _VALUE.match(found["value"])
+            plain = "" if value is None else value[0].replace('"', "").strip()
+            if plain:
+                yield file, key, plain
+            if plain and key == "path" and depth < _MOST_INCLUDED:
+                waiting.append((_named(plain, file.parent), depth + 1))
+
+
+def _named(path: str, base: Path) -> Path:
+    return Path(os.path.realpath(base / os.path.expanduser(path)))
 
 
 def _text(path: Path) -> str:

@@ -113,7 +113,11 @@ def test_the_button_names_what_it_grants(root: Path) -> None:
     assert button("echo `date`") == "Always allow exactly this command line in this session"
 
 
-@pytest.mark.parametrize("line", ["rm x\nrm y", "rm x\u202ey", "rm\u00a0x", "rm x\u200b", "rm x\x1b[2K", "rm \ud800"])
+@pytest.mark.parametrize(
+    "line",
+    ["rm x\nrm y", "rm x\u202ey", "rm\u00a0x", "rm x\u200b", "rm x\x1b[2K", "rm \ud800"]
+    + [f"rm x{empty} y" for empty in "\u3164\u115f\uffa0\u2800\u034f\ufe0f\U000e0100"],
+)
 def test_a_line_that_cannot_be_read_as_it_is_can_be_allowed_once_only(root: Path, line: str) -> None:
     assert planned(line, root).grant is None
 

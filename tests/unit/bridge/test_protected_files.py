@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -129,6 +130,59 @@ async def test_the_folders_that_git_names_ask(tmp_path: Path) -> None:
     assert await verdict(workspace(tmp_path / "a" / "part"), "other/pre-commit") == "allow"
     assert await verdict(workspace(tmp_path / "b"), "data/config") == "ask"
     assert await verdict(workspace(tmp_path / "b"), "other/config") == "allow"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a right there")
+async def test_git_folders_and_files_that_lead_elsewhere_ask_there(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    for folder in ("run", "ci", ".github"):
+        (tmp_path / folder).mkdir()
+    shutil.rmtree(tmp_path / ".git" / "hooks")
+    (tmp_path / ".git" / "hooks").symlink_to("../run")
+    (tmp_path / ".github" / "workflows").symlink_to("../ci")
+    os.link(tmp_path / ".git" / "config", tmp_path / "notes.txt")
+    (tmp_path / "head.txt").write_text((tmp_path / ".git" / "description").read_text())
+    (tmp_path / ".git" / "description").unlink()
+    (tmp_path / ".git" / "description").symlink_to("../head.txt")
+    place = workspace(tmp_path)
+    for path in ("run/pre-commit", "ci/x.yml", "notes.txt", "head.txt"):
+        assert await verdict(place, path) == "ask", path
+    assert await verdict(place, "other/pre-commit") == "allow"
+
+
+async def test_files_that_settings_of_git_name_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("USERPROFILE", str(home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    (home / ".gitconfig").write_text("[core]\n\thooksPath = mine # each project's\n")
+    subprocess.run(["git", "init", "-q", str(work)], check=True)
+    for key, value in (
+        ("include.path", "../tools/settings"),
+        ("core.fsmonitor", "./tools/watch.sh"),
+        ("filter.x.clean", 'python "tools/clean up.py" %f'),
+        ("diff.x.textconv", "!sh tools/show.sh"),
+    ):
+        subprocess.run(["git", "-C", str(work), "config", key, value], check=True)
+    (work / "tools").mkdir()
+    (work / "tools" / "settings").write_text("[core]hooksPath=tools/run;ours\n[include]\npath = settings\n")
+    place = workspace(work)
+    named = ("tools/settings", "tools/watch.sh", "tools/show.sh", "tools/run/pre-commit", "mine/pre-push")
+    for path in named:
+        assert await verdict(place, path) == "ask", path
+    for path in ("tools/other.sh", "tools/x/pre-commit"):
+        assert await verdict(place, path) == "allow", path
+
+
+async def test_a_repository_asks_whatever_its_folder_is_called(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "sub" / "data")], check=True)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "HEAD").write_text("a file of this name alone")
+    for path in ("sub/data/config", "sub/data/hooks/update"):
+        assert await verdict(workspace(tmp_path), path) == "ask", path
+    for path in ("sub/config", "docs/config"):
+        assert await verdict(workspace(tmp_path), path) == "allow", path
 
 
 async def test_a_folder_of_programs_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
