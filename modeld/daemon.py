@@ -88,7 +88,7 @@ class Daemon:
         )
         self.slot.connected = lambda: self.server.editors
         self.slot.is_connected = self.server.has
-        from modeld.host.counting import Counter
+        from modeld.slot.counting import Counter
 
         self.counter = Counter(self.slot, self._start_helper, self._spawn)
         self.jobs = Jobs(root, self.library, self.slot, self._spawn)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import anyio
 import msgspec
 
-from modeld.cli.client import Connection, reach
+from modeld.client import Connection, reach
 from shared.paths import DataRoot, config_file, data_root
 from shared.protocol import api
 from shared.settings import Settings, load_settings

@@ -15,7 +15,7 @@ from shared.errors import ModelNotFound
 from shared.protocol import api
 
 if TYPE_CHECKING:
-    from modeld.cli.client import Connection
+    from modeld.client import Connection
 
 T = TypeVar("T")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from modeld.cli.client import Connection
 from modeld.cli.commands.stop import ENDING_SECONDS, gone
 from modeld.cli.context import Context
 from modeld.cli.spawn import launch
+from modeld.client import Connection
 from shared import codes
 from shared.client.locate import Target
 from shared.errors import ModeldError, ProtocolUnsupported

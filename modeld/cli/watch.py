@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import anyio
 import msgspec
 
-from modeld.cli.client import reach
 from modeld.cli.context import Context, complete
 from modeld.cli.statustext import text
 from modeld.cli.statusview import View
+from modeld.client import reach
 from shared.errors import DaemonError
 from shared.protocol import api
 from shared.text.console import draw

@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from modeld.cli.client import reach
+from modeld.client import reach
 from shared.diagnosis.finding import Finding
 from shared.errors import ConnectionRefused, DaemonError, DaemonNotRunning, DaemonStale, ModeldError
 from shared.lease import files

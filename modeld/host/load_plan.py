@@ -10,26 +10,12 @@ from collections.abc import Sequence
 import anyio
 import msgspec
 
+from modeld.engine.dry_run import Question, Sizes
 from shared.catalog.identity import RequestedIdentity
 
 #: A dry run reads the vocabulary and little else; one that takes longer than this tells nothing.
 PLAN_SECONDS = 20.0
 _MODULES = {"llama": "modeld.engine.llama.dry_run"}
-
-
-class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """Loads that are only thought of: one model with each of these contexts, in tokens."""
-
-    identity: RequestedIdentity
-    contexts: tuple[int, ...]
-
-
-class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes: weights, KV memory for `num_ctx` (windows capped, lanes included), working buffers."""
-
-    weights: int
-    kv: int
-    compute: int
 
 
 async def ask_engine(

@@ -17,10 +17,6 @@ import re
 import unicodedata
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
-from typing import Any
-
-from modeld.template.shape import text_of
 
 #: Tokens of the longest block that is looked for.
 LONGEST_BLOCK = 512
@@ -35,8 +31,6 @@ WORDS = 160
 ROWS = 2048
 #: Numbers above are years, ports and sizes, not copies.
 MOST_COPIES = 1000
-#: Where the words of a request stand: what comes before are its files.
-REQUEST_CHARACTERS = 400
 #: Stands for a token that shows nothing.
 SILENT = b"\0"
 
@@ -129,12 +123,6 @@ def is_words(block: str) -> bool:
     marks = sum(unicodedata.category(character)[0] in "PSN" and character not in "'\u2019" for character in visible)
     words = max(len(block.split()), len(_CJK.findall(block)))
     return words >= 3 and marks < _MARKS * len(visible) and not _INDENT.search(block * 2)
-
-
-def request_of(messages: Sequence[dict[str, Any]]) -> str:
-    """The person's own words in the last two messages that are theirs."""
-    mine = [message.get("content") for message in messages if message.get("role") == "user"][-2:]
-    return "\n".join(text_of(content)[-REQUEST_CHARACTERS:] for content in mine)
 
 
 def _aligned(block: str) -> str:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from shared.protocol.requests import Call
 
 Handler = Callable[["Daemon", "Connection", "Call"], Awaitable[Any]]
-#: Clients of these names are commands of a moment, no editors.
-COMMAND_LINE = "modeld command"
 
 
 class Connection:
@@ -53,7 +51,7 @@ class Connection:
     @property
     def is_editor(self) -> bool:
         """Whether it may be somebody's editor."""
-        return self.info is not None and self.info.name != COMMAND_LINE
+        return self.info is not None and self.info.name != api.COMMAND_LINE
 
 
 class Server:

@@ -10,7 +10,8 @@ import anyio
 import anyio.to_thread
 
 from modeld.engine.backends import installed_version
-from modeld.host.load_plan import Sizes, ask_engine
+from modeld.engine.dry_run import Sizes
+from modeld.host.load_plan import ask_engine
 from modeld.memory import policy
 from modeld.pipe.messages import Loaded
 from modeld.slot.ports import ReadMemory

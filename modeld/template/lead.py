@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from modeld.output.format import OutputFormat
+from modeld.output.grammar.values import Lead
 from modeld.output.parser import OutputParser
 from shared.errors import TemplateFailed
 
@@ -20,14 +21,6 @@ _NAME, _KEY = f"{_WORD}name", f"{_WORD}key"
 _ASK = {"role": "user", "content": f"{_WORD}ask"}
 #: Some families number their calls in the id and show nothing else of the name.
 _CALL_IDS = ("abcdefghi", f"functions.{_NAME}:0")
-
-
-class Lead(NamedTuple):
-    """The text around a tool's name. `json`: up to its arguments, an object; else `after` parts the name off."""
-
-    before: str
-    after: str
-    json: bool
 
 
 def call_lead(template: Template, tools: Sequence[dict[str, Any]]) -> Lead | None:

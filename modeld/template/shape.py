@@ -21,6 +21,8 @@ from shared.text.nesting import loads_json
 Escape = Callable[[Any], Any]
 #: Renders messages and tools; None where the template fails.
 Try = Callable[[list[dict[str, Any]], list[dict[str, Any]]], str | None]
+#: Where the words of a request stand: what comes before are its files.
+REQUEST_CHARACTERS = 400
 
 _WORD = "zqxjk"
 _USER = {"role": "user", "content": f"{_WORD}1"}
@@ -171,6 +173,12 @@ def text_of(content: Any) -> str:
     if isinstance(content, list):
         return "".join(parts.text_of(part) for part in content)
     return "" if content is None else str(content)
+
+
+def request_of(messages: Sequence[dict[str, Any]]) -> str:
+    """The person's own words in the last two messages that are theirs."""
+    mine = [message.get("content") for message in messages if message.get("role") == "user"][-2:]
+    return "\n".join(text_of(content)[-REQUEST_CHARACTERS:] for content in mine)
 
 
 def _as_parts(message: dict[str, Any]) -> dict[str, Any]:

@@ -10,8 +10,9 @@ import msgspec
 from modeld.engine.contract import Engine, LoadedModel, SpecialTokens
 from modeld.engine.images import PromptImage, refuse_images, take_images
 from modeld.output.format import OutputFormat
+from modeld.output.grammar.values import Lead
 from modeld.output.parser import format_marks
-from modeld.template.lead import Lead, call_lead
+from modeld.template.lead import call_lead
 from modeld.template.render import Template
 from modeld.template.shape import text_of
 from modeld.worker.prompt_tokens import PromptTokenizer

@@ -15,8 +15,9 @@ from modeld.engine.contract import Aborted, DecodeOptions, Engine, LoadedModel, 
 from modeld.engine.images import PromptImage
 from modeld.output.grammar.call_grammar import must_call, tool_grammar
 from modeld.output.parser import OutputParser
-from modeld.output.repetition import RepetitionWatch, request_of
+from modeld.output.repetition import RepetitionWatch
 from modeld.pipe.messages import Done, EnsurePrefix, Fill, Turn, Warm
+from modeld.template.shape import request_of
 from modeld.worker.chat import Chat, Prompt
 from modeld.worker.prefill_ahead import Ended, Onward
 from modeld.worker.sampling import decode_options, must_use_tools, offered

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import sys
 
+from shared.system.descriptors import fill_descriptors
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from anyio.abc import ByteStream
@@ -38,13 +40,6 @@ def claim_stdin() -> int:
     os.dup2(nowhere, 0)
     os.close(nowhere)
     return _binary(private)
-
-
-def fill_descriptors() -> None:
-    """Open what is closed of 0, 1 and 2, so that a private descriptor cannot become one of them."""
-    while (nowhere := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(nowhere, True)
-    os.close(nowhere)
 
 
 def stdio_stream(output: int, source: int = 0) -> ByteStream:

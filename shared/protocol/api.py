@@ -37,6 +37,10 @@ class Value(msgspec.Struct, kw_only=True, omit_defaults=True):
 # --- handshake ---------------------------------------------------------------------------------
 
 
+#: Clients of this name are commands of a moment, no editors.
+COMMAND_LINE = "modeld command"
+
+
 class ClientInfo(Value, kw_only=True):
     """Who calls: shown to other clients as the holder of the slot (for example "Zed")."""
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, TextIO, cast
 
-from shared.endpoint.stdio import fill_descriptors
+from shared.system.descriptors import fill_descriptors
 from shared.text.shown import escaped, one_line
 
 #: Exit code where the output could not be written.

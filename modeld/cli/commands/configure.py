@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from modeld.cli.client import Connection
 from modeld.cli.commands.describe import plan_text
 from modeld.cli.context import Context, load_config, print_json
 from modeld.cli.naming import by_name
+from modeld.client import Connection
 from shared import codes
 from shared.protocol import api
 

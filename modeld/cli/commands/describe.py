@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from modeld.cli.client import Connection
 from modeld.cli.context import Context, lined, load_config, print_json
 from modeld.cli.naming import by_name
+from modeld.client import Connection
 from shared import codes
 from shared.catalog.advertised.fit import SOURCES
 from shared.protocol import api

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import anyio
 
-from modeld.cli.client import reach
 from modeld.cli.context import Context, lined, print_json
+from modeld.client import reach
 from shared import codes
 from shared.diagnosis.remedy import called, install_command
 from shared.errors import ModeldError

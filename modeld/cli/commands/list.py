@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from modeld.cli.client import Connection
 from modeld.cli.commands.library import next_steps, table
 from modeld.cli.context import Context, print_json
+from modeld.client import Connection
 from shared import codes
 from shared.catalog.advertised.rows import NO_ENGINE, no_engine_text
 from shared.diagnosis.remedy import called

@@ -6,9 +6,9 @@ import argparse
 import shlex
 import sys
 
-from modeld.cli.client import Connection
 from modeld.cli.context import Context, Progress, config_words, load_config, on_busy, print_json, show_event
 from modeld.cli.naming import by_name
+from modeld.client import Connection
 from shared import codes
 from shared.diagnosis.remedy import called
 from shared.errors import ModelSwitchRequired

@@ -7,9 +7,9 @@ import argparse
 import anyio
 import msgspec
 
-from modeld.cli.client import Connection, reach
 from modeld.cli.commands.library import SCAN_SECONDS
 from modeld.cli.context import Context, Progress, lined, print_json, show_event
+from modeld.client import Connection, reach
 from shared import codes
 from shared.catalog.names import is_address
 from shared.diagnosis.remedy import called

@@ -7,12 +7,12 @@ import argparse
 import anyio
 import anyio.to_thread
 
-from modeld.cli.client import Connection
 from modeld.cli.commands.start import start
 from modeld.cli.commands.stop import ENDING_SECONDS, stop
 from modeld.cli.context import Context
 from modeld.cli.spawn import READY_SECONDS
 from modeld.cli.takeover import hand_over
+from modeld.client import Connection
 from modeld.engine.backends import choose
 from shared.client.locate import targets
 from shared.diagnosis.version_order import is_older

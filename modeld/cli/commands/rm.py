@@ -6,9 +6,9 @@ import argparse
 
 import anyio
 
-from modeld.cli.client import reach
 from modeld.cli.commands.library import SCAN_SECONDS
 from modeld.cli.context import Context, print_json
+from modeld.client import reach
 from shared import codes
 from shared.errors import DaemonNotRunning, DaemonStale
 from shared.protocol import api

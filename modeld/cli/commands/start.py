@@ -9,10 +9,10 @@ import time
 import anyio
 import anyio.to_thread
 
-from modeld.cli.client import Connection
 from modeld.cli.context import Context
 from modeld.cli.spawn import launch
 from modeld.cli.takeover import hand_over
+from modeld.client import Connection
 from shared import codes
 from shared.client.locate import target_of, targets
 from shared.diagnosis.remedy import called, install_command

@@ -9,9 +9,9 @@ import sys
 import anyio
 import anyio.to_thread
 
-from modeld.cli.client import Connection, absent
 from modeld.cli.context import Context, print_json
 from modeld.cli.statustext import text
+from modeld.client import Connection, absent
 from shared import codes
 from shared.client.locate import targets
 from shared.errors import DaemonError

@@ -10,8 +10,8 @@ import sys
 import anyio
 import anyio.to_thread
 
-from modeld.cli.client import Connection
 from modeld.cli.context import Context
+from modeld.client import Connection
 from shared import codes
 from shared.client.locate import Target, targets
 from shared.errors import DaemonError, ModeldError

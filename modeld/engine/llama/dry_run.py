@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from modeld.engine.contract import AbortFlag, LoadRequest
+from modeld.engine.dry_run import Question, Sizes
 from modeld.engine.llama.library import Library
 from modeld.engine.llama.model import LoadedContext
 from modeld.engine.llama.vocabulary import Vocabulary
-from modeld.host.load_plan import Question, Sizes
 from shared.errors import ModelLoadFailed
 
 _MIB = 1024 * 1024

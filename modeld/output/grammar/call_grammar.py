@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from modeld.output.format import OutputFormat
 from modeld.output.grammar.schema_bounds import MOST_SCHEMA, countable
-from modeld.output.grammar.values import Begin, CallForm, Forced, Section, ToolGrammar
+from modeld.output.grammar.values import Begin, CallForm, Forced, Lead, Section, ToolGrammar
 from shared.catalog.template_detection import ToolStyle
-
-if TYPE_CHECKING:
-    from modeld.template.lead import Lead
 
 #: White space that may stand between two parts: a bound, so that a small model cannot write it for ever.
 GAP = 20

@@ -7,6 +7,14 @@ from typing import NamedTuple
 import msgspec
 
 
+class Lead(NamedTuple):
+    """The text around a tool's name. `json`: up to its arguments, an object; else `after` parts the name off."""
+
+    before: str
+    after: str
+    json: bool
+
+
 class Opened(NamedTuple):
     """A call has just begun. `written`: its text that has come already. `tool`: its arguments come next;
     None where the section behind `opener` does.

@@ -20,7 +20,7 @@ import msgspec
 import pytest
 
 from frozen import freeze
-from modeld.cli import client
+from modeld import client
 from modeld.cli.commands.doctor import look
 from modeld.doctor import runtime as running
 from modeld.engine import backends

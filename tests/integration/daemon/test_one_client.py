@@ -11,7 +11,7 @@ import pytest
 
 from acp_bridge.daemon.client import Daemon, Dialler
 from bridge_fakes import TOKEN, FakeDaemon
-from modeld.cli.client import Connection
+from modeld.client import Connection
 from shared.client.link import dial, read_token
 from shared.client.locate import Detection, Target
 from shared.clock import SystemClock

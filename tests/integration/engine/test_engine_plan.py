@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from engine_bench import identity
 
-from modeld.host.load_plan import Sizes, ask_engine
+from modeld.engine.dry_run import Sizes
+from modeld.host.load_plan import ask_engine
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 F16_BYTES = 2

@@ -18,8 +18,8 @@ from modeld.output.repetition import (
     RepetitionWatch,
     allowed_tokens,
     is_words,
-    request_of,
 )
+from modeld.template.shape import request_of
 from repetitive_texts import ROWS as ROW_LOOPS
 from repetitive_texts import SENTENCES, loops, wanted
 

@@ -12,7 +12,6 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from modeld.rpc.server import COMMAND_LINE
 from shared.client.errors import misunderstood
 from shared.client.link import Link, dial, read_token
 from shared.client.locate import Target, detect, targets
@@ -59,7 +58,7 @@ class Connection:
         statuses: asyncio.Queue[api.Status | None] = asyncio.Queue()
         made = cls(Link(stream, target, settings, statuses.put_nowait, ask), statuses)
         try:
-            made.hello = await made._link.greet(token, api.ClientInfo(name=COMMAND_LINE), ANSWER_SECONDS)
+            made.hello = await made._link.greet(token, api.ClientInfo(name=api.COMMAND_LINE), ANSWER_SECONDS)
         except BaseException:
             await made._close()
             raise
