@@ -104,12 +104,13 @@ def _workspace(group: Group) -> Path:
 
 
 def _settings(group: Group) -> str:
-    settings: dict[str, Sequence[str]] = {
+    settings: dict[str, Sequence[str] | float] = {
         "source_paths": PACKAGES,
         "only_mutate": group.modules,
         "also_copy": ["scripts"],
-        "pytest_add_cli_args": ["-p", "no:cacheprovider", "--timeout=60", "-W", _UNRAISABLE],
+        "pytest_add_cli_args": ["-p", "no:cacheprovider", "--timeout=40", "-W", _UNRAISABLE],
         "pytest_add_cli_args_test_selection": group.tests,
+        "timeout_multiplier": 5.0,  # in seconds of the processor: a change that loops for ever costs no more than this
     }
     return "\n[tool.mutmut]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
 

@@ -12,8 +12,8 @@ import anyio
 import psutil
 import pytest
 
-from acp_bridge.conversations.events import Change, PlanSet
-from acp_bridge.conversations.face import Command, Finished, ToolFailed
+from acp_bridge.conversations.events import Change, Place, PlanSet, TextItem
+from acp_bridge.conversations.face import Answer, Command, Finished, Question, ToolFailed
 from acp_bridge.process import child_process as leash
 from acp_bridge.tools.base import Plan
 from acp_bridge.tools.command_tool import RunCommand, run_here, split
@@ -506,10 +506,32 @@ def test_who_is_asked(mode: Any, grant: Grant | None, changes: bool, allowed: se
     assert permission.judge(mode, plan(grant), changes=changes, allowed=allowed) == verdict
 
 
-def test_what_cannot_be_named_can_only_be_allowed_once() -> None:
-    kinds = [answer.kind for answer in permission.question("c", plan(None), {}).answers]
-    assert kinds == ["allow_once", "reject_once"]
-    assert len(permission.question("c", plan(EDITS), {}).answers) == 3
+@pytest.mark.parametrize(
+    ("grant", "always"),
+    [
+        (None, []),
+        (MAKE, [Answer(id="allow_always", name="Always allow exactly `make` in this session", kind="allow_always")]),
+    ],
+)
+def test_a_question_shows_what_would_be_done_and_what_always_means(grant: Grant | None, always: list[Answer]) -> None:
+    """What cannot be named can only be allowed once."""
+    places, item, detail = [Place(path="/a", line=3)], TextItem(text="shown"), TextItem(text="more")
+    asked = Plan(
+        title="Run make", kind="edit", effect=_nothing, places=places, items=[item], details=[detail], grant=grant
+    )
+    assert permission.question("c1", asked, {"command": "make"}) == Question(
+        card="c1",
+        title="Run make",
+        kind="edit",
+        items=[item, detail],
+        places=places,
+        input={"command": "make"},
+        answers=[
+            Answer(id="allow_once", name="Allow", kind="allow_once"),
+            *always,
+            Answer(id="reject_once", name="Reject", kind="reject_once"),
+        ],
+    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a script is no program there")

@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from acp_bridge.tools.base import Plan
 from acp_bridge.tools.command_tool import RunCommand, environment, looks_by
 from acp_bridge.tools.consent import permission
-from acp_bridge.tools.consent.grants import LOOKING, command_grant, looking_verb
+from acp_bridge.tools.consent.grants import BUTTON_LENGTH, LOOKING, Grant, command_grant, looking_verb, tool_grant
 from acp_bridge.tools.workspace import Workspace
 from command_pairs import PAIRS
+from shared.text.shown import code_span
 
 pytestmark = [
     pytest.mark.anyio,
@@ -207,6 +208,63 @@ def test_commands_do_not_get_the_keys_of_providers(tmp_path: Path, monkeypatch: 
     assert "marked-secret" not in text
     assert "OTHER=kept" in text
     assert "marked-secret" in str(environment.__globals__["os"].environ), "the bridge itself still has it"
+
+
+@pytest.mark.parametrize(
+    ("line", "verb"),
+    [
+        ("git status", ("git", "status")),
+        ("git status a b c d", ("git", "status")),
+        ("git status a b c d e", None),
+        ("git log -123456", ("git", "log")),
+        ("git log -1234567", None),
+        ("git status -5", None),
+        ("git show a", ("git", "show")),
+        ("git show a b", None),
+        ("git diff --stat a", ("git", "diff")),
+        ("git diff a b", None),
+        ("git branch -a", ("git", "branch")),
+        ("git branch topic", None),
+        ("git", None),
+        ("git stash", None),
+        ("hg status", None),
+        ("git  status", None),
+        ("git status ", None),
+        ("git log a..b", ("git", "log")),
+        ("git log ..", None),
+        ("git show v1:../x", None),
+        ("git show a/../b", None),
+        ("git show :x", None),
+        ("git show /x", None),
+        ("git show C:/x", None),
+        ("git show CC:/x", ("git", "show")),
+        ("git log --output=x", None),
+    ],
+)
+def test_what_stands_in_the_table_is_told_word_by_word(line: str, verb: tuple[str, str] | None) -> None:
+    assert looking_verb(line) == verb
+
+
+@pytest.mark.parametrize(
+    ("line", "looks", "grant"),
+    [
+        ("git log -3", True, Grant("looking", "git log", "any `git log ...` that only looks")),
+        ("git log -3", False, Grant("line", "git log -3", "exactly `git log -3`")),
+        ("git stash", True, Grant("line", "git stash", "exactly `git stash`")),
+        ("x" * 80, False, Grant("line", "x" * 80, f"exactly `{'x' * 80}`")),
+        ("x" * 81, False, Grant("line", "x" * 81, "exactly this command line")),
+        ("a `b`", False, Grant("line", "a `b`", "exactly this command line")),
+        ("", False, None),
+        ("a\nb", True, None),
+    ],
+)
+def test_a_grant_is_compared_by_its_line_and_shown_in_words(line: str, looks: bool, grant: Grant | None) -> None:
+    assert command_grant(line, looks=looks) == grant
+
+
+def test_a_tool_of_a_server_is_granted_by_what_tells_it_from_others() -> None:
+    assert tool_grant("key", "search", "docs") == Grant("tool", "key", "`search` of docs")
+    assert tool_grant("key", "x" * 200, "docs").shown == f"{code_span('x' * 200, BUTTON_LENGTH)} of docs"
 
 
 # --- any lines at all --------------------------------------------------------------------------

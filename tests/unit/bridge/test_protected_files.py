@@ -15,7 +15,19 @@ from hypothesis import strategies as st
 
 from acp_bridge.tools.consent import permission
 from acp_bridge.tools.consent.grants import EDITS
-from acp_bridge.tools.consent.protected import runs_code
+from acp_bridge.tools.consent.protected import (
+    AGENT,
+    CI,
+    EDITOR,
+    ENTERED,
+    GIT,
+    HOOK,
+    LOGIN,
+    SHELL,
+    TOOL,
+    plain_name,
+    runs_code,
+)
 from acp_bridge.tools.edit_tools import EditFile, WriteFile
 from acp_bridge.tools.workspace import Workspace
 from protected_names import PLAIN, RUNS_CODE, SPELLINGS
@@ -55,6 +67,67 @@ async def test_a_file_that_runs_code_asks_in_every_mode(tmp_path: Path, path: st
 @pytest.mark.parametrize("path", SPELLINGS)
 def test_every_spelling_of_it_asks(path: str) -> None:
     assert runs_code(path.split("/"))
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("a/.git/config", GIT),
+        ("x/HEAD", GIT),
+        ("HEAD/x", ""),
+        (".idea/x", EDITOR),
+        ("x.code-workspace", EDITOR),
+        (".claude/x", AGENT),
+        (".envrc.local", ENTERED),
+        ("lefthook.yml", HOOK),
+        (".github/workflows/x", CI),
+        ("workflows/.github/x", ""),
+        ("github/workflows/x", ""),
+        (".github/x/workflows", ""),
+        ("Start Menu/Programs/x", LOGIN),
+        (".npmrc", TOOL),
+        ("a.pth", SHELL),
+        ("VSCODE~1/x", EDITOR),
+        ("LEFTHO~1.YML", HOOK),
+        ("JENKIN~1", CI),
+        ("JENKINS~1", ""),
+        ("VS12AB~1", EDITOR),
+        ("ZZ12AB~1", ""),
+        ("VS12AG~1", ""),
+        ("X~1.COD", EDITOR),
+        ("X~1.SUB", EDITOR),
+        ("X~123456.COD", EDITOR),
+        ("X~1234567.COD", ""),
+        ("X~1.PS1", SHELL),
+        ("X~1.TXT", ""),
+        ("X~1", ""),
+        ("", ""),
+    ],
+)
+def test_the_reason_is_of_the_name_that_runs_code(path: str, why: str) -> None:
+    assert runs_code(path.split("/")) == why
+
+
+def test_nothing_is_no_file_that_runs_code() -> None:
+    assert runs_code([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("Plain.TXT", "plain.txt"),
+        ("name. . .", "name"),
+        ("name:stream", "name"),
+        ("a.:b", "a"),
+        (":b", ""),
+        ("ｇｉｔ", "git"),
+        ("g\u200ci\u0301\u0000t\u20dd", "gít"),
+        ("STRASSE ß", "strasse ss"),
+        (" lead", " lead"),
+    ],
+)
+def test_spellings_come_down_to_one(name: str, plain: str) -> None:
+    assert plain_name(name) == plain
 
 
 @pytest.mark.parametrize("path", PLAIN)
