@@ -178,7 +178,10 @@ class Progress(Message, tag="progress", kw_only=True):
 
 
 class Loaded(Message, tag="loaded", kw_only=True):
-    """`measured_bytes`: what the process really took for it."""
+    """`measured_bytes`: what the process really took for it.
+
+    `warnings`: what does not work as it should, for the turn that waited. `notes`: what its template is like.
+    """
 
     turn: int
     identity: ResolvedIdentity
@@ -186,6 +189,7 @@ class Loaded(Message, tag="loaded", kw_only=True):
     measured_bytes: int
     seconds: float
     warnings: list[str] = []
+    notes: list[str] = []
 
 
 class Emitted(Message, tag="emitted", kw_only=True):

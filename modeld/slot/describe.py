@@ -31,7 +31,10 @@ async def describe(slot: Slot, params: api.DescribeParams) -> api.ModelInfo:
     if plan is not None and plan.required_bytes + plan.reserve_bytes > plan.free_bytes:
         fits = f"{plan.fits} tokens would fit" if plan.fits else "no context would fit"
         warnings.append(f"not enough free memory now for {plan.num_ctx} tokens; {fits}")
-    if not entry.has_template:
+    active = slot.machine.state.active
+    if active is not None and active.name == entry.name:
+        warnings += [*slot.loads.warnings, *slot.loads.notes]
+    elif not entry.has_template:
         warnings.append("the file brings no chat template; ChatML is used")
     serving = slot.backend if not reason else next(iter(entry.backends), "")
     return api.ModelInfo(

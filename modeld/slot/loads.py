@@ -25,6 +25,7 @@ from shared.lease.crashpoint import crash_point
 from shared.protocol import api
 
 if TYPE_CHECKING:
+    from modeld.pipe.messages import Loaded
     from modeld.slot.driver import Slot
     from shared.catalog.entry import ModelEntry
     from shared.catalog.identity import RequestedIdentity
@@ -43,6 +44,7 @@ class Loads:
         self.capabilities: dict[str, Any] = {}
         self.measured: int | None = None
         self.warnings: list[str] = []
+        self.notes: list[str] = []
         self.plan: api.MemoryPlan | None = None
         self.entry: ModelEntry | None = None
         self.fraction = 0.0
@@ -274,8 +276,7 @@ class Loads:
             return
         finally:
             lease.end()
-        warnings = [*loaded.warnings, *self.projectors.warnings(entry)]
-        self._take(entry, plan, loaded.measured_bytes, loaded.capabilities, warnings)
+        self._take(entry, plan, loaded)
         self.seconds[entry.name] = loaded.seconds
         self.planner.remember(entry, load.target, plan.device, loaded)
         slot.records.hint(entry.name)
@@ -283,14 +284,13 @@ class Loads:
         slot.feed(ev.LoadDone(job=job, identity=loaded.identity))
         crash_point("load.ready")
 
-    def _take(
-        self, entry: ModelEntry, plan: api.MemoryPlan, measured: int, capabilities: dict[str, Any], warnings: list[str]
-    ) -> None:
+    def _take(self, entry: ModelEntry, plan: api.MemoryPlan, loaded: Loaded) -> None:
         self.entry = entry
         self.plan = plan
-        self.measured = measured
-        self.capabilities = capabilities
-        self.warnings = warnings
+        self.measured = loaded.measured_bytes
+        self.capabilities = loaded.capabilities
+        self.warnings = [*loaded.warnings, *self.projectors.warnings(entry)]
+        self.notes = loaded.notes
 
     def _parked_bytes(self, plan: api.MemoryPlan) -> int:
         left = plan.free_bytes - plan.reserve_bytes - plan.required_bytes

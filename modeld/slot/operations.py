@@ -254,7 +254,7 @@ async def turn(slot: Slot, work: Work, entry: ModelEntry, params: api.TurnParams
 
 
 def turn_result(slot: Slot, work: Work, operation: Operation, done: Done) -> api.TurnResult:
-    """The final event of a turn."""
+    """The final event of a turn. What is odd about the model is told by the turn that loaded it, and not by each."""
     reason = done.finish_reason
     if reason == "cancelled":
         reason = work.finish_reason
@@ -276,7 +276,7 @@ def turn_result(slot: Slot, work: Work, operation: Operation, done: Done) -> api
         tool_calls=done.tool_calls,
         session_valid=operation.session_valid,
         by=work.by if reason == "cancelled_by_other" else "",
-        warnings=[*slot.loads.warnings, *done.warnings],
+        warnings=[*(slot.loads.warnings if work.load_s > 0 else []), *done.warnings],
         ended_by=done.ended_by,
     )
 

@@ -41,7 +41,7 @@ class Chat:
 
     @classmethod
     def for_model(cls, engine: Engine, loaded: LoadedModel, name: str, guard: RenderGuard) -> tuple[Chat, list[str]]:
-        """Compile and probe the model's template; warnings for describe.
+        """Compile and probe the model's template; notes for describe.
 
         Raises ModelLoadFailed at stage `template`.
         """
@@ -51,10 +51,10 @@ class Chat:
         try:
             with guard.limits():
                 template = Template(loaded.template, special.bos_text, special.eos_text)
-                warnings = probe(template)
+                notes = probe(template)
         except TemplateFailed as error:
             raise ModelLoadFailed(model=name, stage="template", reason=error.data["message"]) from error
-        return cls(engine, template, guard), warnings
+        return cls(engine, template, guard), notes
 
     def identify(self, identity: ResolvedIdentity, wanted: RequestedIdentity) -> ResolvedIdentity:
         """The resolved identity with the fields that the template decides."""

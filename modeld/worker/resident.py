@@ -91,12 +91,12 @@ class Resident:
 
     def _ready(self, loaded: LoadedModel, began: float) -> Loaded:
         job = self._job
-        chat, warnings = Chat.for_model(self._engine, loaded, job.identity.name, RenderGuard(job.template_deadline))
+        chat, notes = Chat.for_model(self._engine, loaded, job.identity.name, RenderGuard(job.template_deadline))
         identity = chat.identify(loaded.identity, job.identity)
         self._runner = TurnRunner(self._engine, chat, loaded, self._activity)
         self._steps = StepRunner(self._engine, self._runner, self._activity, chat.special.end)
         self._chat = chat
-        warnings += self._attach(loaded, identity)
+        unkept = self._attach(loaded, identity)
         self._embedding_only = loaded.capabilities.embedding_only
         return Loaded(
             turn=job.turn,
@@ -104,7 +104,8 @@ class Resident:
             capabilities=describe_capabilities(loaded.capabilities),
             measured_bytes=loaded.measured_bytes,
             seconds=time.perf_counter() - began,
-            warnings=[*loaded.warnings, *warnings],
+            warnings=[*loaded.warnings, *unkept],
+            notes=notes,
         )
 
     def _attach(self, loaded: LoadedModel, identity: ResolvedIdentity) -> list[str]:
