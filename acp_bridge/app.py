@@ -77,9 +77,9 @@ def serve_acp(source: int, output: int) -> int:
     from acp_bridge.faces.acp.server import AcpServer
 
     guard_streams()
-    settings = load_settings(file=config_file())
     root = data_root()
-    anyio.run(_serve, AcpServer(lambda: make_core(root, settings), settings), source, output)
+    settings, problem = _settings()
+    anyio.run(_serve, AcpServer(lambda: make_core(root, settings), settings, problem), source, output)
     return 0
 
 
@@ -89,11 +89,7 @@ def serve_lsp(source: int, output: int) -> int:
 
     guard_streams()
     root = data_root()
-    settings, problem = Settings(), None
-    try:
-        settings = load_settings(file=config_file())
-    except ModeldError as error:
-        problem = error  # told to the editor, which would only see a server that dies
+    settings, problem = _settings()
 
     def core_of(client: Callable[[], str]) -> Core:
         return make_core(root, settings, client)
@@ -101,6 +97,14 @@ def serve_lsp(source: int, output: int) -> int:
     server = LspServer(core_of, root, settings, problem)
     anyio.run(_serve, server, source, output)
     return server.exit_code
+
+
+def _settings() -> tuple[Settings, ModeldError | None]:
+    """The settings, and what is wrong with them: told to the editor, which would only see a process that dies."""
+    try:
+        return load_settings(file=config_file()), None
+    except ModeldError as error:
+        return Settings(), error
 
 
 class Server(Protocol):

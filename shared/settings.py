@@ -175,7 +175,7 @@ def _from_file(file: Path | None) -> dict[str, Any]:
 
 def _check(name: str, value: Any, source: str) -> Any:
     if name not in _TYPES:
-        raise SettingInvalid(name=name, source=source, reason="no such setting")
+        raise SettingInvalid(name=_shown(name), source=source, reason="no such setting")
     if name == "model_folders" and isinstance(value, str):
         value = [part for part in value.split(os.pathsep) if part]
     try:
@@ -183,7 +183,15 @@ def _check(name: str, value: Any, source: str) -> Any:
     except msgspec.ValidationError as error:
         raise SettingInvalid(name=name, source=source, reason=str(error)) from error
     if name == "backend" and checked not in BACKEND_CHOICES:
-        raise SettingInvalid(name=name, source=source, reason=f"{checked!r} is none of {', '.join(BACKEND_CHOICES)}")
+        reason = f"{_shown(checked)!r} is none of {', '.join(BACKEND_CHOICES)}"
+        raise SettingInvalid(name=name, source=source, reason=reason)
     if isinstance(checked, (int, float)) and not _LEAST.get(name, 0) <= checked < float("inf"):
         raise SettingInvalid(name=name, source=source, reason=f"at least {_LEAST.get(name, 0)}")
     return checked
+
+
+def _shown(word: str) -> str:
+    """What stands in the place of a name, unless it may be a key that was put there by mistake."""
+    from shared.text.secret import HIDDEN, looks_secret  # only for a mistake
+
+    return HIDDEN if looks_secret(word) else word

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from shared import codes
 from shared.completion import SHELLS, candidates, script
+from shared.text.arguments import Parser
 from shared.version import __version__
 
 
@@ -58,7 +59,7 @@ def _complete(words: list[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Every command with its options."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="acp-bridge",
         description="Local models in your editor, through modeld.",
         epilog=codes.epilog(),

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from shared.text.secret import (
-    SECRET_NAME,
     Cleaner,
     Secret,
     SecretUnusable,
     address_secrets,
+    argument_secrets,
     looks_secret,
     named_secrets,
     proxy_secrets,
@@ -37,28 +36,19 @@ class ServerSecrets:
     """
 
     def __init__(self, spec: ServerSpec, environ: Mapping[str, str]) -> None:
+        arguments = (*spec.command.split(), *spec.arguments)  # some write a whole line as the command
         secret = [
             *named_secrets(spec.environment),
             *named_secrets(spec.headers),
             *address_secrets(spec.url),
-            *_argument_secrets((*spec.command.split(), *spec.arguments)),  # some write a whole line as the command
+            *argument_secrets(arguments),
+            *filter(looks_secret, arguments),
             *proxy_secrets(environ),
         ]
         given = [*spec.environment.values(), *spec.headers.values()]
         every = [value for value in given if not _PLAIN.fullmatch(value.strip()) and value not in environ.values()]
         self.answer = Cleaner(secret)
         self.problem = Cleaner([*secret, *every])
-
-
-def _argument_secrets(arguments: tuple[str, ...]) -> list[str]:
-    """Values of options that are named like secrets (`--token x`, `--token=x`), and what looks like one."""
-    found = [one for one in arguments if looks_secret(one)]
-    for option, value in pairwise((*arguments, "")):
-        name, equals, inside = option.partition("=")
-        if name.startswith("-") and SECRET_NAME.search(name):
-            found.append(inside if equals else value)
-        found += address_secrets(option) if "://" in option else []
-    return found
 
 
 def request_of(spec: ServerSpec) -> tuple[str, dict[str, str]]:

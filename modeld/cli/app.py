@@ -11,6 +11,7 @@ from shared import codes
 from shared.backends import OUTSIDE
 from shared.completion import SHELLS
 from shared.settings import BACKEND_CHOICES
+from shared.text.arguments import Parser
 from shared.version import __version__
 
 Command = Callable[[argparse.Namespace], int]
@@ -39,7 +40,7 @@ def _run(arguments: list[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Every command with its options."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="modeld",
         description="Local models in every editor, owned once.",
         epilog=f"{FIRST_STEPS}\n\n{codes.epilog()}",

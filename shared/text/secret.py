@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote, urlsplit, urlunsplit
 
@@ -167,6 +168,17 @@ def named_secrets(values: Mapping[str, str]) -> list[str]:
         if not counts and (named or looks_secret(text)):
             found += [text, text.rpartition(" ")[2]]  # `Bearer x`: echoed whole or without its scheme
     return [one for one in found if one]
+
+
+def argument_secrets(arguments: Sequence[str]) -> list[str]:
+    """The values of options that are named like secrets (`--token x`, `--token=x`), and those of addresses."""
+    found = []
+    for option, value in pairwise((*arguments, "")):
+        name, equals, inside = option.partition("=")
+        if name.startswith("-") and SECRET_NAME.search(name):
+            found.append(inside if equals else value)
+        found += address_secrets(option) if "://" in option else []
+    return found
 
 
 def proxy_secrets(environ: Mapping[str, str]) -> list[str]:

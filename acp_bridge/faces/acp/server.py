@@ -33,9 +33,12 @@ FIRST_UPDATES_AFTER_S = 0.1
 
 
 class AcpServer:
-    """Serves one editor. `make_core` runs after the first answer, so that starting costs nothing."""
+    """Serves one editor. `make_core` runs after the first answer, so that starting costs nothing; with a `problem` it
+    never does, and each request says what is wrong.
+    """
 
-    def __init__(self, make_core: Callable[[], Core], settings: Settings) -> None:
+    def __init__(self, make_core: Callable[[], Core], settings: Settings, problem: ModeldError | None = None) -> None:
+        self._problem = problem
         self.client = "an ACP client"
         self.offers = ClientCapabilities()
         self._make_core = make_core
@@ -116,6 +119,8 @@ class AcpServer:
         if handler is None:
             raise MethodNotFound(method=call.method)
         try:
+            if self._problem is not None:
+                raise self._problem
             return await handler(self, call)
         except ModeldError as error:
             raise self._shown(self._translated(error, call) or error) from None

@@ -77,6 +77,15 @@ def test_end_of_input_before_anything(world: World) -> None:
         assert editor.close() == 0
 
 
+def test_a_setting_that_cannot_be_used_is_told_to_the_editor(world: World) -> None:
+    with world.bridge(MODELD_LEASE_TTL="soon") as editor:
+        with pytest.raises(BridgeError, match="MODELD_LEASE_TTL"):
+            editor.initialize()
+        with pytest.raises(BridgeError, match="MODELD_LEASE_TTL"):
+            editor.new_session(world.work)
+        assert "Traceback" not in editor.errors()
+
+
 def test_no_daemon_is_said_with_the_next_step(world: World) -> None:
     with world.bridge() as editor:
         editor.initialize()

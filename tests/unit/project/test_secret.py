@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import copy
 import pickle
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_bridge.cli.app import parser as bridge_parser
+from modeld.cli.app import parser as modeld_parser
 from secret_search import echoes, found
+from shared.errors import SettingInvalid
+from shared.settings import load_settings
 from shared.text.secret import (
     HIDDEN,
     LONGEST,
@@ -289,3 +294,42 @@ def test_what_is_wrong_with_a_key_is_said(text: str, said: str) -> None:
     assert read_secret("x" * LONGEST, "the variable X") is not None
     with pytest.raises(SecretUnusable):
         read_secret("sk\n1", "the variable X", spaces=True)
+
+
+PARSERS = {"modeld": modeld_parser, "acp-bridge": bridge_parser}
+
+
+@pytest.mark.parametrize("program", PARSERS)
+@pytest.mark.parametrize(
+    "typed",
+    [["https://me:Marked-1@h/x"], ["doctor", "https://h/x?token=Marked-1"], ["doctor", "--token", "Marked-1"],
+     ["doctor", "--api-key=Marked-1"], ["completion", "https://Marked-1@h/x"]],
+)  # fmt: skip
+def test_a_mistake_in_a_command_line_is_told_without_what_is_secret_in_it(
+    program: str, typed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        PARSERS[program]().parse_args(typed)
+    said = capsys.readouterr().err
+    assert "Marked" not in said
+    assert HIDDEN in said
+
+
+def test_a_mistake_in_a_command_line_is_told_with_what_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        modeld_parser().parse_args(["starrt"])
+    assert "'starrt'" in capsys.readouterr().err
+
+
+def test_a_key_in_the_place_of_a_setting_is_not_told(tmp_path: Path) -> None:
+    key = "sk-Marked0123456789abcdefgh"
+    file = tmp_path / "config.toml"
+    for content in (f"{key} = 1", f'backend = "{key}"'):
+        file.write_text(content)
+        with pytest.raises(SettingInvalid) as refused:
+            load_settings({}, file)
+        assert "Marked" not in refused.value.message
+        assert HIDDEN in refused.value.message
+    file.write_text("bakend = 1")
+    with pytest.raises(SettingInvalid, match="bakend"):
+        load_settings({}, file)

@@ -1,0 +1,27 @@
+"""The parser of both command lines: what it says of a mistake shows no secret that was typed."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    """As in argparse, which repeats what was typed: an address with a password, the value of a `--token`.
+
+    Parsers of commands below this one are of the same class.
+    """
+
+    _given: Sequence[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As in argparse."""
+        self._given = args or ()
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """As in argparse, cleaned."""
+        from shared.text.secret import Cleaner, argument_secrets  # only for a mistake
+
+        super().error(Cleaner(argument_secrets(self._given))(message))
