@@ -212,7 +212,7 @@ class Slot:
             case fx.SaveGeneration():
                 self.records.save_generation(effect.generation)
                 crash_point("slot.generation")
-            case fx.Announce() | fx.DropHandles():
+            case fx.Announce():
                 self.changed()
             case _:
                 raise AssertionError(effect)

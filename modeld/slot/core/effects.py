@@ -39,12 +39,6 @@ class SendLoad(Effect, frozen=True, kw_only=True):
     job: int
 
 
-class DropHandles(Effect, frozen=True, kw_only=True):
-    """Every handle below `generation` is stale from now on."""
-
-    generation: int
-
-
 class SaveGeneration(Effect, frozen=True, kw_only=True):
     """Remember the generation for the next owner."""
 

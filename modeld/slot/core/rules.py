@@ -52,7 +52,7 @@ def _with(state: SlotState, **changes: Any) -> SlotState:
 
 
 def _raised(state: SlotState) -> list[fx.Effect]:
-    return [fx.DropHandles(generation=state.generation), fx.SaveGeneration(generation=state.generation), fx.Announce()]
+    return [fx.SaveGeneration(generation=state.generation), fx.Announce()]
 
 
 def _begin_load(state: SlotState, event: ev.LoadAsked, name: Name, unloads: str) -> Step:

@@ -210,3 +210,13 @@ async def test_thinking_is_an_option_of_models_that_think(bench: Bench) -> None:
         assert [option["id"] for option in answer["configOptions"]] == ["model", "mode"]
         await client.prompt(session, "hi")
         assert daemon.turns[1].params.thinking is None
+
+
+async def test_a_model_that_makes_embeddings_answers_nobody_by_itself(bench: Bench) -> None:
+    from acp_bridge.models.view import Advertised
+
+    bench.inventory.advertised = Advertised(rows=(row("alpha", embedding_only=True), row("beta")))
+    async with running(bench) as daemon, bridge(bench) as client:
+        await client.initialize()
+        await client.prompt(await client.new(), "hi")
+        assert daemon.turns[0].model == "beta"

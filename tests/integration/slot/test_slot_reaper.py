@@ -147,3 +147,19 @@ async def silent_rounds(modeld: Inside, pipes: LossyPipes) -> None:
     with anyio.fail_after(20.0):
         while seen < 4:
             await anyio.sleep(0.02)
+
+
+async def test_what_is_pinned_to_a_worker_is_pinned_no_more_when_that_is_gone(
+    data_root: DataRoot, pipes: LossyPipes
+) -> None:
+    """The next worker counts its turns anew: an old number would be taken for one of its own."""
+    async with inside(data_root, SETTINGS, started=pipes.stand_between) as modeld:
+        slot = modeld.slot
+        await modeld.load("a", ZED)
+        leaked = slot.leases.begin("turn", "Zed", slot.now())
+        leaked.pin(7, slot.now())
+        await modeld.load("b", CODE, allow_switch=True)
+        view = slot.leases.view(leaked.number)
+        assert view is not None
+        assert view.pin is None
+        leaked.end()

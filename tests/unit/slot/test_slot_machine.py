@@ -166,7 +166,7 @@ def test_an_illegal_event_carries_the_story(slot: Driver) -> None:
 def test_first_load_goes_from_empty_over_loading_to_ready(slot: Driver) -> None:
     effects = slot.feed(ev.LoadAsked(target=asked(), caller=1))
     assert slot.named() == "Loading"
-    assert kinds(effects) == ["StartWorker", "DropHandles", "SaveGeneration", "Announce"]
+    assert kinds(effects) == ["StartWorker", "SaveGeneration", "Announce"]
     assert kinds(slot.feed(ev.WorkerUp(worker=1))) == ["CheckMemory"]
     assert kinds(slot.feed(ev.MemoryChecked(job=1))) == ["SendLoad"]
     effects = slot.feed(ev.LoadDone(job=1, identity=resolved()))
@@ -204,11 +204,10 @@ def test_one_active_model_slot(slot: Driver) -> None:
     assert slot.state.active == resolved("b")
 
 
-def test_a_switch_bumps_the_generation_once_and_drops_handles(slot: Driver) -> None:
+def test_a_switch_bumps_the_generation_once(slot: Driver) -> None:
     slot.load("a")
     effects = slot.load("b", switch=True)
     assert slot.state.generation == 2
-    assert fx.DropHandles(generation=2) in effects
     assert fx.SaveGeneration(generation=2) in effects
 
 

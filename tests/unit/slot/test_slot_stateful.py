@@ -74,10 +74,9 @@ class SlotWorld(RuleBasedStateMachine):
             case fx.FailOperation():
                 assert effect.lease == self.open_lease
                 self.open_lease = None
-            case fx.DropHandles() | fx.SaveGeneration():
+            case fx.SaveGeneration():
                 assert effect.generation > self.generation
-                if isinstance(effect, fx.SaveGeneration):
-                    self.generation = effect.generation
+                self.generation = effect.generation
             case _:
                 return
 
