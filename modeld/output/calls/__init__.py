@@ -9,11 +9,16 @@ from modeld.output.calls.nested import MARK, nested_calls
 from modeld.output.calls.pythonic import pythonic_calls
 from modeld.output.calls.recipient import recipient_call
 from modeld.output.calls.section import json_section
-from modeld.output.calls.style import Style
+from modeld.output.calls.style import JsonCalls, Style
 from modeld.output.calls.tagcall import Tags, tag_call
 from shared.catalog.template_detection import ToolStyle
 
-_HERMES = Style(("<tool_call>",), json_section("</tool_call>"), ("</tool_call>",))
+_HERMES = Style(
+    ("<tool_call>",),
+    json_section("</tool_call>"),
+    ("</tool_call>",),
+    json=JsonCalls("<tool_call>", "</tool_call>", "\n"),
+)
 _FUNCTION = ("<function=", ">", "</function>", "<parameter=", ">", "</parameter>")
 _INVOKE = ('<invoke name="', '">', "</invoke>", '<parameter name="', '">', "</parameter>")
 _HUNYUAN = Tags(
@@ -51,7 +56,12 @@ _KIMI_NOISE = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|
 STYLES: dict[ToolStyle, Style] = {
     "generic": _HERMES._replace(bare=True),
     "hermes": _HERMES,
-    "llama3": Style(("<|python_tag|>",), json_section("<|eom_id|>"), bare=True),
+    "llama3": Style(
+        ("<|python_tag|>",),
+        json_section("<|eom_id|>"),
+        bare=True,
+        json=JsonCalls("<|python_tag|>", key="parameters"),
+    ),
     "qwen_xml": Style(
         ("<tool_call>", "<function="),
         tag_call(Tags("</tool_call>", *_FUNCTION)),
@@ -78,6 +88,7 @@ STYLES: dict[ToolStyle, Style] = {
         ("[TOOL_CALLS]",),
         named_call(Marks(("[ARGS]",), id_mark="[CALL_ID]")),
         inner=("[ARGS]", "[CALL_ID]"),
+        json=JsonCalls("[TOOL_CALLS]", named_by="[ARGS]"),
     ),
     "deepseek": Style(
         ("<｜tool▁call▁begin｜>",),
@@ -110,10 +121,21 @@ STYLES: dict[ToolStyle, Style] = {
         inner=("<escape>",),
     ),
     "command": Style(("<|START_ACTION|>",), json_section("<|END_ACTION|>"), ("<|END_ACTION|>",)),
-    "nemotron": Style(("<TOOLCALL>",), json_section("</TOOLCALL>"), ("</TOOLCALL>",)),
-    "granite": Style(("<|tool_call|>",), json_section("<|/tool_call|>"), ("<|/tool_call|>",), bare=True),
+    "nemotron": Style(
+        ("<TOOLCALL>",),
+        json_section("</TOOLCALL>"),
+        ("</TOOLCALL>",),
+        json=JsonCalls("<TOOLCALL>", "</TOOLCALL>", listed=True),
+    ),
+    "granite": Style(
+        ("<|tool_call|>",),
+        json_section("<|/tool_call|>"),
+        ("<|/tool_call|>",),
+        bare=True,
+        json=JsonCalls("<|tool_call|>", listed=True),
+    ),
     "tool_calls_list": Style(("<tool_calls>",), json_section("</tool_calls>"), ("</tool_calls>",)),
-    "functools": Style((" functools", "functools"), json_section()),
+    "functools": Style((" functools", "functools"), json_section(), json=JsonCalls("functools", listed=True)),
     "apertus": Style(("<|tools_prefix|>",), keyed_calls("<|tools_suffix|>"), ("<|tools_suffix|>",)),
     "lfm2": Style(("<|tool_call_start|>",), pythonic_calls("<|tool_call_end|>"), ("<|tool_call_end|>",), bare=True),
     "functionary_recipient": Style((">>>",), recipient_call),

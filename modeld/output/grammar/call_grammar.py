@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
+from modeld.output.calls import STYLES, style_of
+from modeld.output.calls.style import JsonCalls
 from modeld.output.format import OutputFormat
 from modeld.output.grammar.schema_bounds import MOST_SCHEMA, countable
 from modeld.output.grammar.values import Begin, CallForm, Forced, Lead, Section, ToolGrammar
@@ -25,36 +27,14 @@ SPACE = " \t\n\r"
 ANY_OBJECT = '{"type": "object"}'
 
 
-class _Family(NamedTuple):
-    opener: str
-    closer: str = ""
-    gap: str = ""
-    listed: bool = False
-    key: str = "arguments"
-
-
-_MISTRAL = "[TOOL_CALLS]"
-_FAMILIES: dict[ToolStyle, _Family] = {
-    "generic": _Family("<tool_call>", "</tool_call>", "\n"),
-    "hermes": _Family("<tool_call>", "</tool_call>", "\n"),
-    "llama3": _Family("<|python_tag|>", key="parameters"),
-    "nemotron": _Family("<TOOLCALL>", "</TOOLCALL>", listed=True),
-    "granite": _Family("<|tool_call|>", listed=True),
-    "functools": _Family("functools", listed=True),
-}
-
-
 def tool_grammar(form: OutputFormat, tools: Sequence[dict[str, Any]]) -> ToolGrammar | None:
     """The grammar of a turn's tools in the family's notation; None without tools."""
     schemas = {name: schema for name, schema in map(_schema, tools) if name}
     if not schemas:
         return None
     taken = _openers_of_tags(form.tools)
-    sections = [
-        _section(_FAMILIES[style], schemas) for style in dict.fromkeys((form.tools, "generic")) if style in _FAMILIES
-    ]
-    if form.tools == "mistral":
-        sections.append(_mistral(schemas))
+    families = [_json_of(style) for style in dict.fromkeys((form.tools, "generic"))]
+    sections = [_section(family, schemas) for family in families if family is not None]
     kept = {section.opener: section for section in reversed(sections) if section.opener not in taken}
     return ToolGrammar(sections=tuple(kept.values()), schemas=schemas)
 
@@ -77,13 +57,12 @@ def must_call(grammar: ToolGrammar, form: OutputFormat, lead: Lead | None) -> To
 
 def _section_of(grammar: ToolGrammar, form: OutputFormat, lead: Lead | None) -> Section | None:
     """The section that a call begins with: ours where we taught it, else the family's, if its template writes that."""
-    if form.described:
-        wanted = _FAMILIES["generic"].opener
-    elif lead is not None:
-        wanted = lead.before.lstrip()
+    family = _json_of("generic" if form.described else form.tools)
+    if form.described or lead is None:
+        taught = form.described or form.tools != "generic"
+        wanted = family.opener if taught and family is not None else ""
     else:
-        known = _FAMILIES.get(form.tools, _Family(_MISTRAL)) if form.tools != "generic" else _Family("")
-        wanted = known.opener if form.tools in ("mistral", *_FAMILIES) else ""
+        wanted = lead.before.lstrip()
     return next((one for one in grammar.sections if wanted.startswith(one.opener)), None)
 
 
@@ -92,11 +71,14 @@ def any_arguments(grammar: ToolGrammar) -> ToolGrammar:
     return msgspec.structs.replace(grammar, schemas=dict.fromkeys(grammar.schemas, ANY_OBJECT))
 
 
+def _json_of(style: ToolStyle) -> JsonCalls | None:
+    known = STYLES.get(style)
+    return known.json if known is not None else None
+
+
 def _openers_of_tags(style: ToolStyle) -> tuple[str, ...]:
     """A family that writes no JSON behind `<tool_call>` is not to be held to any."""
-    from modeld.output.calls import style_of
-
-    return () if style in _FAMILIES or style == "mistral" else style_of(style).openers
+    return () if _json_of(style) else style_of(style).openers
 
 
 def _schema(tool: dict[str, Any]) -> tuple[str, str]:
@@ -112,21 +94,19 @@ def _schema(tool: dict[str, Any]) -> tuple[str, str]:
     return function["name"], text if len(text) <= MOST_SCHEMA else ANY_OBJECT
 
 
-def _section(family: _Family, schemas: dict[str, str]) -> Section:
-    calls = tuple(
-        CallForm(name, ("{", '"name"', ":", json.dumps(name), ",", f'"{family.key}"', ":"), ("}",)) for name in schemas
-    )
-    return Section(family.opener, family.closer, family.gap, family.listed, calls)
-
-
-def _mistral(schemas: dict[str, str]) -> Section:
-    """Newer ones write the name before a mark, older ones a JSON array: each model its own way."""
-    marked = [CallForm(name, (f"{name}[ARGS]",), ()) for name in schemas]
-    listed = [
-        CallForm(name, ("[", "{", '"name"', ":", json.dumps(name), ",", '"arguments"', ":"), ("}", "]"))
+def _section(family: JsonCalls, schemas: dict[str, str]) -> Section:
+    """The calls of one family. Those that name a tool before a mark wrote arrays in older models: each its own way."""
+    before, after = ("[",) if family.named_by else (), ("]",) if family.named_by else ()
+    marked = [CallForm(name, (f"{name}{family.named_by}",), ()) for name in schemas if family.named_by]
+    calls = [
+        CallForm(
+            name,
+            (*before, "{", '"name"', ":", json.dumps(name), ",", f'"{family.key}"', ":"),
+            ("}", *after),
+        )
         for name in schemas
     ]
-    return Section(_MISTRAL, "", "", False, (*marked, *listed))
+    return Section(family.opener, family.closer, family.gap, family.listed, (*marked, *calls))
 
 
 def canonical(parts: Sequence[str]) -> str:
