@@ -68,7 +68,7 @@ async def test_client_call_and_failover(short_tmp: Path) -> None:
         bridge = Bridge([sys.executable, "-m", "acp_bridge", "acp"], environ, Unjudged(), cwd=short_tmp)
         try:
             session = await anyio.to_thread.run_sync(picked, bridge, short_tmp)
-            assert await anyio.to_thread.run_sync(said, bridge, session) == "Paris"
+            assert "Paris" in await anyio.to_thread.run_sync(said, bridge, session)
             owner = survey(root).owner
             assert owner is not None
             dies, follows = (first, second) if owner.pid == first.pid else (second, first)
@@ -76,7 +76,7 @@ async def test_client_call_and_failover(short_tmp: Path) -> None:
                 await role(client, "standby")
                 await dies.end(signal.SIGKILL)
                 await role(client, "owner")
-                assert await anyio.to_thread.run_sync(said, bridge, session) == "Paris"
+                assert "Paris" in await anyio.to_thread.run_sync(said, bridge, session)
                 status = await client.status()
                 assert status.instance == client.hello.instance != owner.instance
                 assert status.last_turn is not None, "the turn was run by the successor"
