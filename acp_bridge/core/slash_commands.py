@@ -30,7 +30,7 @@ SUMMARY_REQUEST = (
 )
 
 
-class Performer:
+class SlashCommands:
     """Runs a command inside a turn. Typed errors of modeld become its answer."""
 
     def __init__(self, turns: Turns) -> None:

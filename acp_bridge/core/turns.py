@@ -9,7 +9,7 @@ from acp_bridge.conversations.commands import TAKE_OVER, parse_command
 from acp_bridge.conversations.events import OptionsChanged, Part, TurnEnded
 from acp_bridge.core.attachments import attached, excerpts
 from acp_bridge.core.prompt import Turn, TurnTools
-from acp_bridge.core.slash_commands import Performer
+from acp_bridge.core.slash_commands import SlashCommands
 from acp_bridge.core.upgrade_notice import UpgradeNotice
 from acp_bridge.models.picker import RemoteModel
 from acp_bridge.models.thinking import thinking_levels
@@ -73,7 +73,7 @@ class Turns:
         self._local = local
         self._holds = holds
         self._upgrade = UpgradeNotice(upgraded)
-        self._performer = Performer(self)
+        self._commands = SlashCommands(self)
 
     async def prompt(self, live: LiveConversation, parts: list[Part], cancel: Cancel) -> TurnEnded:
         """One prompt, or one command. Raises the typed errors."""
@@ -93,7 +93,7 @@ class Turns:
         )
         try:
             if command is not None:
-                return await self._performer.perform(live, turn, *command)
+                return await self._commands.perform(live, turn, *command)
             if live.missed:
                 missed, live.missed = live.missed, ""
                 turn.remark(missed)

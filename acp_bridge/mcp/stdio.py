@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from acp_bridge.process.child_process import Leash
+from acp_bridge.process.child_process import ChildProcess
 from shared.protocol.framing import LineFramer
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ TAIL_BYTES = 64 * 1024
 class StdioServer:
     """One running server. `said` is the last line it wrote to standard error."""
 
-    def __init__(self, process: Process, leash: Leash, types: Any) -> None:
+    def __init__(self, process: Process, child: ChildProcess, types: Any) -> None:
         self._process = process
-        self._leash = leash
+        self._child = child
         self._types = types
         self._tail = bytearray()
         self.ended = anyio.Event()  # it says nothing more
@@ -90,7 +90,7 @@ class StdioServer:
             stream.close()
 
     async def end(self) -> None:
-        """Close its input, and leave it a moment. The leash does the rest."""
+        """Close its input, and leave it a moment. The child does the rest."""
         self.reading.close()
         self.writing.close()
         assert self._process.stdin is not None
@@ -99,7 +99,7 @@ class StdioServer:
         except (anyio.BrokenResourceError, OSError):
             return
         with anyio.move_on_after(GRACE_S):
-            await self._leash.wait()
+            await self._child.wait()
 
 
 async def _pieces(stream: ByteReceiveStream) -> AsyncIterator[bytes]:
@@ -115,11 +115,11 @@ async def stdio_server(
     program: str, arguments: Sequence[str], environ: Mapping[str, str], cwd: str, types: Any
 ) -> AsyncIterator[StdioServer]:
     """A running server, ended with everything it started at the end of the block. Raises OSError."""
-    leash = Leash()
-    process = await leash.spawn(
+    child = ChildProcess()
+    process = await child.spawn(
         program, arguments, cwd=cwd, environ=environ, stdin=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    server = StdioServer(process, leash, types)
+    server = StdioServer(process, child, types)
     try:
         async with anyio.create_task_group() as group:
             for work in (server.read_output, server.write_input, server.read_errors):
@@ -129,10 +129,10 @@ async def stdio_server(
             finally:
                 with anyio.CancelScope(shield=True):
                     await server.end()
-                leash.end()
+                child.end()
                 group.cancel_scope.cancel()
     finally:
-        leash.end()
+        child.end()
         with anyio.CancelScope(shield=True):
             await process.aclose()
         server.close()

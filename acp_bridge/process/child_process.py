@@ -1,7 +1,7 @@
 """Children that never outlive the bridge, however it ends, with everything they started.
 
 An editor kills its agents without a word, and a killed process can end nobody. So on POSIX each child is led by one
-more process, the keeper, which ends it with all it started when a line that only the bridge holds has ended. On Windows
+more process, the reaper, which ends it with all it started when a line that only the bridge holds has ended. On Windows
 the child is in a job that the system ends with the bridge's handle.
 """
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from anyio.abc import Process
 
 #: By its path, and without the packages that it needs none of: it starts in some 20 ms.
-KEEPER = (sys.executable, "-I", "-S", str(Path(__file__).with_name("child_reaper.py")))
+REAPER = (sys.executable, "-I", "-S", str(Path(__file__).with_name("child_reaper.py")))
 #: More than an exit code has characters.
 _CODE_BYTES = 16
 
 
-class Leash:
+class ChildProcess:
     """For one child. `end` it when the child is no longer wanted; safe to call again."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Leash:
         self._line, theirs = socket.socketpair()
         try:
             self._process = await anyio.open_process(
-                [*KEEPER, str(theirs.fileno()), found, *arguments],
+                [*REAPER, str(theirs.fileno()), found, *arguments],
                 cwd=cwd,
                 env=environ,
                 stdin=stdin,

@@ -1,9 +1,9 @@
 """Leads one command on POSIX, and ends all that it started when told to: `python -I -S child_reaper.py LINE COMMAND...`
 
 LINE is a descriptor of a socket whose other end only the bridge holds. The exit code of the command goes into it, as
-text; its end, also by the bridge's death, is the word to end everything, and the keeper with it.
+text; its end, also by the bridge's death, is the word to end everything, and the reaper with it.
 
-On Linux the keeper is the parent of whatever the command leaves behind, in sessions of its own too, so nothing gets
+On Linux the reaper is the parent of whatever the command leaves behind, in sessions of its own too, so nothing gets
 away. It ends its own children only, whose pids cannot have become anybody else's. Elsewhere it ends the process group:
 what left that is out of reach.
 """
@@ -58,7 +58,7 @@ def _prctl(option: int, value: int) -> None:
 
 def _become(command: list[str]) -> None:
     if sys.platform == "linux":
-        os.setsid()  # its group is not the keeper's
+        os.setsid()  # its group is not the reaper's
         _prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
     for each in (*ENDURED, *IGNORED):
         signal.signal(each, signal.SIG_DFL)

@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from acp_bridge.conversations.events import Item, LiveTerminal, TextItem
 from acp_bridge.conversations.face import Command, Finished, ToolFailed
-from acp_bridge.process.child_process import Leash, on_path
+from acp_bridge.process.child_process import ChildProcess, on_path
 from acp_bridge.tools.base import Outcome, Plan, ShowItems, parameters
 from acp_bridge.tools.consent.grants import HARDENED, command_grant, looking_verb
 from acp_bridge.tools.read_tools import text
@@ -147,9 +147,9 @@ async def run_here(command: Command, on_output: Callable[[str], None]) -> Finish
 
     `on_output` gets everything so far, twice a second at most.
     """
-    leash = Leash()
+    child = ChildProcess()
     try:
-        process = await leash.spawn(
+        process = await child.spawn(
             command.program,
             command.arguments,
             cwd=command.cwd,
@@ -164,17 +164,17 @@ async def run_here(command: Command, on_output: Callable[[str], None]) -> Finish
     left = False
     try:
         with anyio.move_on_after(RUN_LIMIT_S) as scope:
-            code, left = await _followed(process, leash, output)
+            code, left = await _followed(process, child, output)
         if scope.cancelled_caught:
             raise ToolFailed(f"it did not end within {RUN_LIMIT_S:.0f} s and was ended")
     finally:
-        leash.end()
+        child.end()
         with anyio.CancelScope(shield=True):
             await process.aclose()
     return Finished(output=output.text() + (LEFT_RUNNING if left else ""), code=code)
 
 
-async def _followed(process: Process, leash: Leash, output: Output) -> tuple[int | None, bool]:
+async def _followed(process: Process, child: ChildProcess, output: Output) -> tuple[int | None, bool]:
     """Gather the output until the command has ended; its exit code, and whether something that it started still held
     the output and was ended.
     """
@@ -188,11 +188,11 @@ async def _followed(process: Process, leash: Leash, output: Output) -> tuple[int
 
     async with anyio.create_task_group() as group:
         group.start_soon(gather)
-        code = await leash.wait()
+        code = await child.wait()
         with anyio.move_on_after(LAST_WORDS_S):
             await complete.wait()
         left = not complete.is_set()
-        leash.end()
+        child.end()
         with anyio.move_on_after(LAST_WORDS_S):  # what is in the pipe yet; what could not be ended may hold it open
             await complete.wait()
         group.cancel_scope.cancel()

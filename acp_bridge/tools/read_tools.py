@@ -16,7 +16,7 @@ import anyio.to_thread
 
 from acp_bridge.conversations.events import Place, TextItem
 from acp_bridge.conversations.face import ToolFailed
-from acp_bridge.process.child_process import Leash, on_path
+from acp_bridge.process.child_process import ChildProcess, on_path
 from acp_bridge.tools import paths
 from acp_bridge.tools.base import Outcome, Plan, ShowItems, parameters
 from acp_bridge.tools.workspace import Workspace, read_text
@@ -151,11 +151,11 @@ async def _search(workspace: Workspace, compiled: re.Pattern[str], files: str) -
 
 async def _search_apart(workspace: Workspace, compiled: re.Pattern[str], files: str) -> list[str]:
     """In a process of its own: Python can match one line for ever, and lets nothing else run meanwhile."""
-    leash = Leash()
+    child = ChildProcess()
     arguments = ["-P", "-m", "acp_bridge.tools.grep", compiled.pattern, files, *workspace.roots]
     output = bytearray()
     try:
-        process = await leash.spawn(
+        process = await child.spawn(
             sys.executable, arguments, cwd=workspace.roots[0], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
     except (OSError, ValueError) as error:  # a pattern that is too long, or holds a zero byte
@@ -164,9 +164,9 @@ async def _search_apart(workspace: Workspace, compiled: re.Pattern[str], files: 
         assert process.stdout is not None
         async for data in process.stdout:
             output += data
-        code = await leash.wait()
+        code = await child.wait()
     finally:
-        leash.end()
+        child.end()
         with anyio.CancelScope(shield=True):
             await process.aclose()
     if code != 0:

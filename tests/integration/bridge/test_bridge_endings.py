@@ -35,7 +35,7 @@ pytestmark = [
 MARK = "31415.92"
 DAEMON = f"setsid -f sleep {MARK}; " if sys.platform == "linux" else ""
 SLEEPS = f"{DAEMON}sleep {MARK} & sleep {MARK}"
-#: Its shell, both sleeps, the server, and a keeper for each of the two.
+#: Its shell, both sleeps, the server, and a reaper for each of the two.
 STARTED = 7 if DAEMON else 6
 STUBBORN = str(Path(__file__).parent / "mcp_stubborn.py")
 BRIDGE = (sys.executable, "-m", "acp_bridge", "acp")

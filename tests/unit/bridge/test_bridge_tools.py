@@ -14,7 +14,7 @@ import pytest
 
 from acp_bridge.conversations.events import Change, Place, PlanSet, TextItem
 from acp_bridge.conversations.face import Answer, Command, Finished, Question, ToolFailed
-from acp_bridge.process import child_process as leash
+from acp_bridge.process import child_process as child
 from acp_bridge.tools.base import Plan
 from acp_bridge.tools.command_tool import RunCommand, run_here, split
 from acp_bridge.tools.consent import permission
@@ -350,17 +350,17 @@ runpy.run_path(path, run_name="__main__")
 
 
 @pytest.fixture(params=["linux", "darwin"])
-def keeper(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def reaper(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands are kept as on each POSIX platform."""
     if os.name == "nt":
         pytest.skip("there are job objects on Windows")
     if sys.platform != "linux" and request.param == "linux":
         pytest.skip("this is not Linux")
-    path = leash.KEEPER[-1]
-    monkeypatch.setattr(leash, "KEEPER", (sys.executable, "-I", "-S", "-c", AS_ON, request.param, path))
+    path = child.REAPER[-1]
+    monkeypatch.setattr(child, "REAPER", (sys.executable, "-I", "-S", "-c", AS_ON, request.param, path))
 
 
-@pytest.mark.usefixtures("keeper")
+@pytest.mark.usefixtures("reaper")
 async def test_a_command_is_over_when_it_ends_and_what_it_left_running_ends_too(tmp_path: Path) -> None:
     """A server in the background holds the output open for as long as it runs."""
     line = "sleep 600 & echo $! > pid; echo started"
@@ -427,7 +427,7 @@ async def test_a_daemon_ends_with_a_cancelled_command(tmp_path: Path) -> None:
     assert not _runs(int((tmp_path / "pid").read_text()))
 
 
-@pytest.mark.usefixtures("keeper")
+@pytest.mark.usefixtures("reaper")
 @pytest.mark.parametrize(
     ("line", "output", "code"),
     [("kill 0; echo on", "", None), ("trap 'echo asked; exit 4' TERM; kill 0", "asked\n", 4), ("./none", None, 127)],
@@ -441,7 +441,7 @@ async def test_how_a_command_ended(tmp_path: Path, line: str, output: str | None
     assert output is None or done.output == output
 
 
-@pytest.mark.usefixtures("keeper")
+@pytest.mark.usefixtures("reaper")
 async def test_what_a_helper_prints_behind_a_command_is_kept(tmp_path: Path) -> None:
     line = "(until [ -e ended ]; do sleep 0.01; done; echo late) & touch ended"
     done = await run_here(
