@@ -140,7 +140,8 @@ def _row(entry: ModelEntry, live: Live) -> LibraryRow:
         context_train=entry.context_train,
         digest=entry.digest,
         source=entry.source,
-        has_template=entry.has_template,
+        # while only the first keys of a header were read, nobody knows yet: that makes no base model of it
+        has_template=entry.has_template or not (entry.complete or entry.problem),
         tools=entry.tools,
         thinking=entry.thinking,
         vision=_sees(entry, serving, live),

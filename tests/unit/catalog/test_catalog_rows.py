@@ -31,6 +31,7 @@ def entry(name: str, *backends: str, **changes: Any) -> ModelEntry:
         "path": f"/{name}",
         "source": "store",
         "architecture": "llama",
+        "complete": True,
     }
     return ModelEntry(**(fields | {"backends": backends, "reasons": reasons} | changes))
 
@@ -407,3 +408,11 @@ def test_models_of_other_engines_are_counted_under_the_one_that_serves_most_of_t
 )
 def test_why_a_pick_is_missing_word_for_word(name: str, live: Live, why: str) -> None:
     assert missing_reason(name, ENTRIES, live) == why
+
+
+def test_a_model_whose_header_is_not_read_yet_is_no_base_model() -> None:
+    told = [
+        library_rows([entry("m", "llama", **changes)], Live(serveable=LIVE))[0].has_template
+        for changes in ({"complete": False}, {"complete": True}, {"complete": False, "problem": "the file ends"})
+    ]
+    assert told == [True, False, False]
