@@ -72,7 +72,7 @@ def ended(program: str, arguments: Sequence[str], work: Callable[[], int]) -> in
     """The exit code of one command line: that of `work`, or of what it raised, which is one line on standard error."""
     odd = next((one for one in arguments if not is_text(one)), None)
     if odd is not None:
-        sys.stderr.write(f"{program}: {odd!a} is no UTF-8 text: give the file or folder another name\n")
+        sys.stderr.write(f"{program}: {odd!a} is not valid UTF-8: give the file or folder another name\n")
         return USAGE
     try:
         return work()

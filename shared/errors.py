@@ -163,7 +163,7 @@ class InsufficientMemory(SlotError):
     fields = ("device", "required_bytes", "free_bytes", "reserve_bytes", "fits")
     summary = (
         "not enough memory on {device}: {required_bytes} needed, {free_bytes} free, "
-        "{reserve_bytes} kept in reserve; close other programs, or take a smaller model"
+        "{reserve_bytes} reserved for other programs; close other programs, or take a smaller model"
     )
 
     def _default_message(self) -> str:
@@ -387,7 +387,7 @@ class DigestMismatch(DownloadError):
     kind = "digest_mismatch"
     code = -32025
     fields = ("expected", "actual")
-    summary = "the file is not what was asked for (digest {actual}, expected {expected}); pull it again"
+    summary = "checksum mismatch (SHA-256 {actual}, expected {expected}); pull it again"
 
 
 class DownloadFailed(DownloadError):
@@ -464,7 +464,7 @@ class DaemonNotInstalled(DaemonError):
 class DaemonNotRunning(DaemonError):
     kind = "daemon_not_running"
     code = -32041
-    summary = f"modeld stopped; {START_MODELD}"
+    summary = f"modeld is not running; {START_MODELD}"
 
 
 class DaemonStale(DaemonError):

@@ -239,7 +239,7 @@ class ScriptedEngine(KeepsNothing):
             progress(end, len(self._prompt))
 
     def decode(self, options: DecodeOptions) -> Iterator[int]:
-        """The reply's pieces, then the end mark."""
+        """The reply's pieces, then the end-of-turn token."""
         reply = self._reply()
         self._turns += 1
         for count, token in enumerate(self._tokens(reply)):

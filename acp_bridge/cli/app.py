@@ -69,14 +69,15 @@ def parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="command")
     commands.add_parser("acp", help="serve an editor that speaks ACP, on standard input and output")
     commands.add_parser("lsp", help="serve an editor that speaks LSP (VS Code), on standard input and output")
-    _chat(commands.add_parser("chat", help="one turn, end to end through a spawned bridge"))
-    _install(commands.add_parser("install", help="put acp-bridge into an editor's settings, or take it out"))
+    _chat(commands.add_parser("chat", help="ask a model one question from the terminal"))
+    _install(commands.add_parser("install", help="add acp-bridge to an editor's settings, or remove it"))
     _export(commands.add_parser("export", help="a saved conversation as Markdown, or the list of them"))
-    for name, text in (("models", "the models an editor would show"), ("doctor", "check what works")):
+    reports = (("models", "list the models an editor would show"), ("doctor", "diagnose problems and suggest fixes"))
+    for name, text in reports:
         reading = commands.add_parser(name, help=text)
-        reading.add_argument("--json", action="store_true", help="for programs")
-    reading.add_argument("--bundle", metavar="FILE", help="also write a zip to show to others: no secrets, no names")
-    completion = commands.add_parser("completion", help="print what makes a shell complete commands")
+        reading.add_argument("--json", action="store_true", help="machine-readable output")
+    reading.add_argument("--bundle", metavar="FILE", help="also write a redacted support bundle (zip)")
+    completion = commands.add_parser("completion", help="print the shell completion script")
     completion.add_argument("shell", choices=SHELLS)
     return parser
 
@@ -87,14 +88,14 @@ def _export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cwd", metavar="FOLDER", help="of this folder instead of the current one")
     parser.add_argument("--all", action="store_true", help="of every folder")
     parser.add_argument("--output", "-o", metavar="FILE", help="write there instead of to standard output")
-    parser.add_argument("--json", action="store_true", help="for programs: the list, or every saved event")
+    parser.add_argument("--json", action="store_true", help="machine-readable output: the list, or every saved event")
 
 
 def _install(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("editor", choices=("zed", "jetbrains", "vscode", "neovim"))
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--print", dest="print_only", action="store_true", help="print what would be pasted by hand")
-    what.add_argument("--remove", action="store_true", help="take it out again")
+    what.add_argument("--remove", action="store_true", help="remove it from the settings")
     parser.add_argument("--dry-run", action="store_true", help="show the change and make none")
     parser.add_argument("--settings", metavar="FILE", help="another file than the usual one (neovim: folder)")
     parser.add_argument("--vsix", metavar="FILE", help="for vscode: the extension's package")
@@ -103,9 +104,9 @@ def _install(parser: argparse.ArgumentParser) -> None:
 def _chat(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("prompt", help="what to say; `-` reads it from standard input")
     parser.add_argument(
-        "--model", help="which model answers, by its name or how that begins (and is remembered for this folder)"
+        "--model", help="model name, or a prefix that matches only one (remembered for this folder)"
     )
     parser.add_argument("--start", action="store_true", help="start modeld if it is not running")
     parser.add_argument("--keep", action="store_true", help="leave the modeld that --start started running")
-    parser.add_argument("--switch", action="store_true", help="switch models also while another client uses one")
+    parser.add_argument("--switch", action="store_true", help="switch even if another client is using the loaded model")
     parser.add_argument("--json", action="store_true", help="one JSON object at the end instead of the stream")

@@ -51,7 +51,7 @@ def chat(options: argparse.Namespace) -> int:
     """Run one turn; gives the exit code."""
     prompt = sys.stdin.read() if options.prompt == "-" else options.prompt
     if not prompt.strip():
-        print("acp-bridge chat: there is nothing to say: the prompt is empty", file=sys.stderr)
+        print("acp-bridge chat: the prompt is empty", file=sys.stderr)
         return codes.USAGE
     screen = Screen(quiet=options.json, switch=options.switch)
     try:
@@ -183,7 +183,7 @@ class Screen:
         found = None if typed in models else begun(typed, models)
         if found is None:
             return typed
-        sys.stderr.write(f"acp-bridge: {typed} is short for {found}\n")
+        sys.stderr.write(f"acp-bridge: using {found}\n")
         return found
 
     def update(self, note: Notification) -> None:

@@ -59,7 +59,7 @@ def doctor(*, as_json: bool, bundle: str | None = None) -> int:
 
 
 def _write_bundle(path: Path, found: list[Finding]) -> None:
-    """The findings as a file to show to others; modeld's own report has its logs."""
+    """The findings as a redacted support bundle; modeld's own report has its logs."""
     from shared.diagnosis import report
 
     try:

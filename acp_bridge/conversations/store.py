@@ -94,14 +94,14 @@ class Store:
         private.narrow(self._path.parent)
         try:
             if private.is_odd(self._path):  # SQLite would wait for the writer of a FIFO
-                raise sqlite3.DatabaseError("it is no regular file")
+                raise sqlite3.DatabaseError("it is not a regular file")
             self._db = database.connect(self._path)
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
                 raise _unusable(self._path, error) from error
             aside = self._path.with_suffix(".damaged")
             self._path.replace(aside)
-            self.damaged.append(f"the conversation database was damaged; it was set aside as {aside.name}")
+            self.damaged.append(f"the conversation database was damaged; it was renamed to {aside.name}")
             self._db = database.connect(self._path)
         return self._db
 

@@ -30,7 +30,7 @@ def main(options: argparse.Namespace) -> int:
         if options.print_only:
             print(plan.snippet)
             for one in plan.changes:
-                print(f"It belongs into {one.path}", file=sys.stderr)
+                print(f"Add this to {one.path}", file=sys.stderr)
             return 0
         return _carry_out(plan, dry=options.dry_run, removes=options.remove)
     except (CannotInstall, change.Moved) as error:
@@ -103,7 +103,7 @@ def _carry_out(plan: Plan, *, dry: bool, removes: bool) -> int:
 
 def _make(one: FileChange) -> None:
     backup = change.apply(one)
-    kept = f"; what was there is kept in {backup.name}" if backup is not None else ""
+    kept = f"; previous version saved as {backup.name}" if backup is not None else ""
     print(f"{'removed' if one.after is None else 'wrote'} {one.path}{kept}")
 
 

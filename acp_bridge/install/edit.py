@@ -21,7 +21,7 @@ def set_value(text: str, path: Sequence[str], value: Any) -> str:
     if node is None:
         return _fresh(text, path, value)
     if node.members is None:
-        raise Malformed(text, node.start, "the settings are no object")
+        raise Malformed(text, node.start, "the settings must be an object")
     for depth, key in enumerate(path):
         member = node.member(key)
         if member is None:
@@ -32,7 +32,7 @@ def set_value(text: str, path: Sequence[str], value: Any) -> str:
         if last or member.value.value is None:
             return _replace(text, member, _nested(path[depth + 1 :], value))
         if member.value.members is None:
-            raise Malformed(text, member.value.start, f"{key} is no object")
+            raise Malformed(text, member.value.start, f'"{key}" must be an object')
         node = member.value
     raise ValueError("a path has at least one key")
 

@@ -134,7 +134,7 @@ def _settings(wanted: Wanted, usual: Path, path: tuple[str, ...], value: Any, hi
     try:
         after = remove_value(before or "", path) if wanted.remove else set_value(before or "", path, value)
     except Malformed as error:
-        raise CannotInstall(f"{file} is not JSON with comments ({error}); mend it, then run this again") from error
+        raise CannotInstall(f"{file} is not JSON with comments ({error}); fix it and run this again") from error
     nested: Any = value
     for key in reversed(path):
         nested = {key: nested}

@@ -93,7 +93,7 @@ def _value(text: str, at: int, depth: int) -> Node:
     try:
         return Node(at, found.end(), json.loads(found.group()))
     except ValueError:
-        raise Malformed(text, at, f"{found.group()[:20]} is no value") from None
+        raise Malformed(text, at, f"{found.group()[:20]} is not a value") from None
 
 
 def _string(text: str, at: int) -> tuple[str, int]:

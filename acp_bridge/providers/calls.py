@@ -90,7 +90,7 @@ class Calls:
         try:
             arguments = decode_json(written, dict[str, Any])
         except (msgspec.DecodeError, UnicodeEncodeError):
-            fault = f"its arguments are no JSON object: {clean.known(written)[:SHOWN]}"
+            fault = f"its arguments are not a JSON object: {clean.known(written)[:SHOWN]}"
             return api.ToolCall(id=number, name=name, arguments="{}", fault=fault)
         cleaned = clean.value(arguments)
         text = written if cleaned == arguments else msgspec.json.encode(cleaned).decode()

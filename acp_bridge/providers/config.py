@@ -86,7 +86,7 @@ def _provider(name: str, entry: object, file: Path) -> Provider:
     if not 0 < provider.timeout_s < MOST_TIMEOUT_S:
         raise SettingInvalid(name=where, source=str(file), reason="timeout_s must be more than 0, and less than a day")
     if not _is_usable(provider.base_url):
-        raise SettingInvalid(name=where, source=str(file), reason="base_url is no address: http://host:port/v1")
+        raise SettingInvalid(name=where, source=str(file), reason="base_url must be an address: http://host:port/v1")
     if _carries_more(provider.base_url):
         reason = (
             "base_url must hold no user name, password, query or fragment; the key's place is key_env or key_keyring"

@@ -15,7 +15,8 @@ from shared.text.arguments import Parser
 from shared.version import __version__
 
 Command = Callable[[argparse.Namespace], int]
-NAMED = "its name, or how that begins where only one does"
+CANCEL = "cancel the turn that is using the model, even another client's"
+NAMED = "model name, or a prefix that matches only one"
 FIRST_STEPS = """first steps:
   modeld pull starter       a small model
   modeld start              the daemon
@@ -42,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
     """Every command with its options."""
     top = Parser(
         prog="modeld",
-        description="Local models in every editor, owned once.",
+        description="One local model server, shared by all your editors.",
         epilog=f"{FIRST_STEPS}\n\n{codes.epilog()}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -67,29 +68,29 @@ def _daemon_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     _backend(start)
     stop = add("stop", "stop every modeld of this data root: drain the running turn, unload, release", "stop")
     stop.add_argument(
-        "--drain", type=_number(float, 0), metavar="SECONDS", help="how long the running turn may still take"
+        "--drain", type=_number(float, 0), metavar="SECONDS", help="grace period for the running turn"
     )
-    restart = add("restart", "start anew between two turns; replaces an older version by this one", "restart")
+    restart = add("restart", "restart once the current turn ends; also upgrades an older running version", "restart")
     restart.add_argument(
-        "--drain", type=_number(float, 0), metavar="SECONDS", help="how long the running turn may still take"
+        "--drain", type=_number(float, 0), metavar="SECONDS", help="grace period for the running turn"
     )
     _backend(restart)
-    status = add("status", "what modeld does now, and why", "status", reads=True)
-    status.add_argument("--watch", action="store_true", help="a live view; when piped, each change as text")
-    status.add_argument("--all", action="store_true", help="every instance, not only the one that counts")
+    status = add("status", "show what modeld is doing", "status", reads=True)
+    status.add_argument("--watch", action="store_true", help="live view (plain lines when piped)")
+    status.add_argument("--all", action="store_true", help="all running instances, not just the owner")
     logs = add("logs", "the daemon's log: one line a turn, never a prompt", "logs", reads=True)
-    logs.add_argument("-f", "--follow", action="store_true", help="go on as it grows")
-    logs.add_argument("-n", type=_number(int, 0), default=50, metavar="LINES", help="how many of the last lines")
-    logs.add_argument("--worker", action="store_true", help="what the engine printed")
+    logs.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")
+    logs.add_argument("-n", type=_number(int, 0), default=50, metavar="LINES", help="lines to show (default 50)")
+    logs.add_argument("--worker", action="store_true", help="show the engine's own output")
     service = add("service", "have the system start modeld at login (optional)", "service", reads=True)
     service.add_argument("action", choices=("install", "remove", "status"))
     service.add_argument("--backend", choices=BACKEND_CHOICES)
     service.add_argument("--print", dest="print_only", action="store_true", help="print the file that would be written")
     add("version", "print the version", "version", reads=True)
-    completion = add("completion", "print what makes a shell complete commands", "completion")
+    completion = add("completion", "print the shell completion script", "completion")
     completion.add_argument("shell", choices=SHELLS)
-    doctor = add("doctor", "look for what could keep modeld from working", "doctor", reads=True)
-    doctor.add_argument("--bundle", metavar="FILE", help="also write a zip to show to others: no secrets, no names")
+    doctor = add("doctor", "diagnose problems and suggest fixes", "doctor", reads=True)
+    doctor.add_argument("--bundle", metavar="FILE", help="also write a redacted support bundle (zip)")
 
 
 def _backend(command: argparse.ArgumentParser) -> None:
@@ -98,38 +99,38 @@ def _backend(command: argparse.ArgumentParser) -> None:
         "--backend",
         choices=(*BACKEND_CHOICES, *filter(is_outside, (OUTSIDE,))),
         metavar="|".join(BACKEND_CHOICES),
-        help="the engine that serves, for the life of the daemon",
+        help="inference engine to use until modeld stops",
     )
 
 
 def _model_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     add("list", "what can run now", "list", reads=True)
     library = add("library", "every model on this machine, also with modeld stopped", "library", reads=True)
-    library.add_argument("action", nargs="?", choices=("add", "refresh"), help="add a folder; look again")
+    library.add_argument("action", nargs="?", choices=("add", "refresh"), help="add a folder; scan again")
     library.add_argument("folder", nargs="?", help="for add")
     describe = add("describe", "a model's abilities and what loading it would take", "describe", reads=True)
     describe.add_argument("model", help=NAMED)
     _config(describe)
-    load = add("load", "make a model resident", "load", reads=True)
+    load = add("load", "load a model into memory", "load", reads=True)
     load.add_argument("model", help=NAMED)
     load.add_argument("--switch", action="store_true", help="unload the active model for it, with its warm context")
     load.add_argument(
         "--wait", type=_number(float, 0), metavar="SECONDS", nargs="?", const=-1.0, help="wait while it is busy"
     )
-    load.add_argument("--cancel", action="store_true", help="end the running turn of whoever has it")
+    load.add_argument("--cancel", action="store_true", help=CANCEL)
     _config(load)
-    unload = add("unload", "empty the slot", "unload", reads=True)
+    unload = add("unload", "unload the model and free its memory", "unload", reads=True)
     unload.add_argument(
         "--wait", type=_number(float, 0), metavar="SECONDS", nargs="?", const=-1.0, help="wait while it is busy"
     )
-    unload.add_argument("--cancel", action="store_true", help="end the running turn of whoever has it")
-    configure = add("configure", "settings kept for a model", "configure", reads=True)
+    unload.add_argument("--cancel", action="store_true", help=CANCEL)
+    configure = add("configure", "save settings for a model", "configure", reads=True)
     configure.add_argument("model", help=NAMED)
     _config(configure)
     pull = add("pull", "fetch a model: starter, hf:owner/repo[:pattern], a URL or a file", "pull", reads=True)
     pull.add_argument("source")
-    pull.add_argument("--name", help="the file's name in the store")
-    pull.add_argument("--digest", metavar="SHA256", help="what it must be")
+    pull.add_argument("--name", help="save the file under this name")
+    pull.add_argument("--digest", metavar="SHA256", help="expected SHA-256; fail if the file differs")
     parked = add("parked", "conversations kept on disk", "parked", reads=True)
     parked.add_argument("--clear", action="store_true", help="delete them all")
     remove = add("rm", "remove a model that modeld fetched", "rm", reads=True)

@@ -32,5 +32,5 @@ async def by_name(connection: Connection, typed: str, call: Callable[[str], Awai
         whole = begun(typed, [row.name for row in library.rows])
         if whole is None:
             raise
-    sys.stderr.write(f"modeld: {typed} is short for {whole}\n")
+    sys.stderr.write(f"modeld: using {whole}\n")
     return await call(whole)

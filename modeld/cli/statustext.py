@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from modeld.cli.context import lined
 from shared.protocol import api
-from shared.text.words import counted, size_text
+from shared.text.words import age, counted, size_text
 
 
 def text(status: api.Status) -> str:
@@ -43,7 +43,7 @@ def _model(status: api.Status) -> list[str]:
         f"           {active.path} ({active.digest})",
         (
             f"           batch {active.num_batch}, flash attention {'on' if active.flash_attention else 'off'}, "
-            f"template {active.template_digest[:8] or 'none'}, begin mark {active.bos_policy or '-'}, "
+            f"template {active.template_digest[:8] or 'none'}, BOS token {active.bos_policy or '-'}, "
             f"reasoning {active.reasoning_format or 'none'}, engine {active.runtime_digest}"
         ),
     ]
@@ -67,18 +67,20 @@ def _work(status: api.Status) -> list[str]:
 def _operation(busy: api.BusyOperation) -> str:
     detail = ", ".join(f"{name} {value}" for name, value in busy.detail.items() if value != "")
     stage = f", {busy.stage}" + (f" ({detail})" if detail else "")
-    return f"{busy.operation}{stage}, for {busy.holder or 'nobody'} since {age(busy.age_s)}"
+    holder = f"for {busy.holder}" if busy.holder else "no client waiting"
+    return f"{busy.operation}{stage}, {holder}, {age(busy.age_s)}"
 
 
 def _memory(memory: api.MemoryStatus) -> list[str]:
     if memory.free_bytes is None:
         return []
-    line = f"memory     {size_text(memory.free_bytes)} free, {size_text(memory.reserve_bytes)} kept in reserve"
+    reserved = f"{size_text(memory.reserve_bytes)} reserved for other programs"
+    line = f"memory     {size_text(memory.free_bytes)} free, {reserved}"
     if memory.measured_bytes is not None:
         line += f"; the model took {size_text(memory.measured_bytes)} ({size_text(memory.required_bytes)} planned)"
     if not memory.pressure:
         return [line]
-    return [line, "           memory is short: `modeld unload` gives back what the model holds"]
+    return [line, "           memory is short: `modeld unload` frees the model's memory"]
 
 
 def _notes(status: api.Status) -> list[str]:
@@ -113,12 +115,3 @@ def turn_text(turn: api.TurnResult) -> str:
     )
     looped = " (it repeated itself)" if turn.ended_by == "repetition" else ""
     return f"{turn.finish_reason}{by}{looped}: {counts}; " + "; ".join(part for part in (waits, spent) if part)
-
-
-def age(seconds: float) -> str:
-    """A span of time for people."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    if seconds < 3600:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"

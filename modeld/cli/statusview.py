@@ -6,9 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 
 from modeld.cli.context import lined
-from modeld.cli.statustext import age
 from shared.protocol import api
-from shared.text.words import size_text
+from shared.text.words import age, size_text
 
 #: Turns whose rates the small chart shows.
 KEPT_TURNS = 40
@@ -48,7 +47,7 @@ class View:
             *self._memory(status, width),
             *self._turns(status, width),
             "",
-            self._dim("Ctrl-C ends"),
+            self._dim("Press Ctrl-C to quit"),
         ]
         return [_cut(line, width) for line in plain]
 
@@ -90,9 +89,9 @@ class View:
         model = memory.measured_bytes or memory.required_bytes or 0
         reserve = memory.reserve_bytes or 0
         whole = max(model + memory.free_bytes, 1)
-        told = f"model {size_text(model)}, free {size_text(memory.free_bytes)}, kept {size_text(reserve)}"
+        told = f"model {size_text(model)}, free {size_text(memory.free_bytes)}, reserved {size_text(reserve)}"
         bar = self._bar(model / whole, min(width - 9, 40))
-        low = self._paint("  short: `modeld unload` gives back what the model holds", 31) if memory.pressure else ""
+        low = self._paint("  short: `modeld unload` frees the model's memory", 31) if memory.pressure else ""
         return [f"{'memory':<9}{bar}", f"{'':<9}{told}{low}"]
 
     def _turns(self, status: api.Status, width: int) -> list[str]:

@@ -45,7 +45,7 @@ async def plain(context: Context, *, as_json: bool) -> int:
     async for status in statuses(context):
         if status is None:
             if not gone and not as_json:
-                print("modeld has gone; waiting for it", flush=True)
+                print("modeld stopped; waiting for it to come back", flush=True)
             gone = True
             continue
         gone = False
@@ -85,7 +85,7 @@ async def _draw(view: View, shown: list[api.Status | None], changed: list[anyio.
             await changed[0].wait()
         changed[0] = anyio.Event()
         for status in shown:
-            away = "has gone; waiting for it" if status is None else ""
+            away = "stopped; waiting for it to come back" if status is None else ""
             if status is not None:
                 latest, came = status, anyio.current_time()
                 view.note(status)

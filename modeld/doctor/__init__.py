@@ -1,1 +1,1 @@
-"""Looking for what could keep modeld from working, and a report of it that may be shown to others."""
+"""Looking for what could keep modeld from working, and a redacted support bundle."""

@@ -172,9 +172,10 @@ def memory_and_models(where: DataRoot, limits: Settings, *, resident: bool) -> l
 
     memory = host_memory()
     reserve = reserve_bytes(memory.total, limits)
-    text = f"{size_text(memory.free)} of {size_text(memory.total)} free, {size_text(reserve)} kept"
+    free = f"{size_text(memory.free)} of {size_text(memory.total)} free"
+    text = f"{free}, {size_text(reserve)} reserved for other programs"
     short = under_pressure(memory, limits)
-    fix = "`modeld unload` gives back what a model holds; close what is not needed" if short else ""
+    fix = "`modeld unload` frees a model's memory; close what is not needed" if short else ""
     rows = [Finding(what="memory", verdict="note" if short else "ok", text=text, fix=fix)]
     library = Library(where, limits)
     try:

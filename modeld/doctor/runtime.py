@@ -18,7 +18,7 @@ from shared.lease.reader import LeaseView, PresenceView, survey
 from shared.protocol import api
 from shared.text.nesting import decode_json
 from shared.text.shown import one_line
-from shared.text.words import few
+from shared.text.words import age, few
 from shared.version import __version__
 
 if TYPE_CHECKING:
@@ -57,14 +57,14 @@ def _odd(root: DataRoot) -> list[Finding]:
 def _lease(last: LeaseView | None) -> list[Finding]:
     if last is None:
         return [Finding(what="lease", text="none yet; it is taken when a model is first used")]
-    ago = f"{max(last.age_s, 0.0):.0f} s ago"
+    ago = f"{age(max(last.age_s, 0.0))} ago"
     if last.standing == "released":
-        return [Finding(what="lease", text=f"let go {ago} ({last.released_reason})")]
+        return [Finding(what="lease", text=f"released {ago} ({last.released_reason})")]
     if last.standing == "unreadable":
         text = f"epoch {last.epoch} cannot be read; it counts as held until it is {last.ttl or 10:.0f} s old"
         return [Finding(what="lease", verdict="note", text=text, fix="wait a moment, then `modeld start`")]
     if last.dead or not last.same_boot:
-        text = f"stale: its owner (pid {last.pid}) ended {ago} without letting go"
+        text = f"stale: its owner (pid {last.pid}) ended {ago} without releasing it"
         fix = "`modeld start`; the next use takes it over at once"
         return [Finding(what="lease", verdict="note", text=text, fix=fix)]
     return [Finding(what="lease", text=f"epoch {last.epoch}, held by pid {last.pid}, renewed {ago}")]
@@ -111,7 +111,7 @@ def database(root: DataRoot) -> list[Finding]:
         return [Finding(what="database", text="none yet")]
     from modeld.store.database import open_reader
 
-    fix = "it is set aside and made anew at the next use"
+    fix = "modeld renames it and creates a new one at the next use"
     try:
         connection = open_reader(root.database)
         if connection is None:

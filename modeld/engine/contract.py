@@ -132,7 +132,7 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
     """What is resident. `template` is the model's own chat template, "" where it brings none.
 
     Of the identity the worker itself fills in `template_digest`, `bos_policy` and `reasoning_format`, and `sampling`:
-    what the model's makers advise; a turn's own values go before it.
+    the model's recommended settings; a turn's own values go before it.
     """
 
     identity: ResolvedIdentity

@@ -128,7 +128,7 @@ def dimensions(data: bytes) -> tuple[int, int]:
             if width * height > MOST_PIXELS:
                 raise ValueError(f"it has more than {MOST_PIXELS // 10**6} million pixels ({width} x {height})")
             return width, height
-    raise ValueError("it is no PNG, JPEG, GIF or BMP")
+    raise ValueError("it is not a PNG, JPEG, GIF or BMP")
 
 
 def _png(data: bytes) -> tuple[int, int]:

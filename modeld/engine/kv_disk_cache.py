@@ -260,6 +260,6 @@ def _opened(path: Path) -> FileIO:
 def _require_private(folder: Path) -> None:
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode):
-        raise NotADirectoryError(f"{folder} is no folder")
+        raise NotADirectoryError(f"{folder} is not a directory")
     if sys.platform != "win32" and (found.st_uid != os.geteuid() or found.st_mode & 0o077):
         raise PermissionError(f"{folder} is not a private folder of ours")

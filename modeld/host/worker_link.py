@@ -92,7 +92,7 @@ class Link(asyncio.SubprocessProtocol):
         try:
             messages = self._reader.feed(data)
         except BadFrame:
-            self._end("the worker wrote something that is no message")
+            self._end("the worker wrote something that is not a message")
             return
         for message in messages:
             self._receive(message)

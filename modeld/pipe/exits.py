@@ -23,7 +23,7 @@ _REASONS = {
     TEMPLATE_DEADLINE: TEMPLATE_TOO_SLOW,
     OWNER_GONE: "the owner is gone",
     OWNER_SILENT: "no heartbeat from the owner",
-    BAD_PROTOCOL: "the pipe carried something that is no message",
+    BAD_PROTOCOL: "the pipe carried something that is not a message",
     ENGINE_FAULT: "the worker failed; see its log",
 }
 

@@ -24,7 +24,7 @@ def systemd_unit(command: Sequence[str], environ: Mapping[str, str]) -> str:
     """A user unit. `Type=notify`: systemd counts it as started when its socket listens."""
     lines = [
         "[Unit]",
-        "Description=modeld: local models, owned once",
+        "Description=modeld: one local model server for all editors",
         "Documentation=man:modeld(1)",
         "",
         "[Service]",
@@ -77,7 +77,7 @@ def windows_task(command: Sequence[str], user: str) -> str:
     return f"""<?xml version="1.0" encoding="UTF-16"?>
 <Task version="1.2" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">
   <RegistrationInfo>
-    <Description>modeld: local models, owned once</Description>
+    <Description>modeld: one local model server for all editors</Description>
   </RegistrationInfo>
   <Triggers>
     <LogonTrigger>

@@ -72,7 +72,7 @@ class Operation:
         worker = slot.machine.state.worker
         host = slot.crew.host(worker)
         if host is None or worker is None:
-            raise EngineFailed(reason="the worker has gone", generation=slot.machine.state.generation)
+            raise EngineFailed(reason="the worker process has ended", generation=slot.machine.state.generation)
         client = work.ticket.client_name
         slot.feed(ev.OperationStarted(lease=lease.number, operation=self._kind, holder=client))
         crash_point("turn.started")

@@ -158,7 +158,7 @@ class Crew:
         """Load, bounded by lack of progress. Raises ModelLoadFailed and the engine's own errors."""
         host = self._hosts.get(worker)
         if host is None:
-            raise ModelLoadFailed(model=message.identity.name, stage="worker", reason="the worker has gone")
+            raise ModelLoadFailed(model=message.identity.name, stage="worker", reason="the worker process has ended")
         limit = self._settings.load_stall
         with anyio.CancelScope(deadline=anyio.current_time() + limit) as scope:
 

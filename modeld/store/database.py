@@ -42,7 +42,7 @@ class Corrupt(ModeldError):
 
     kind = "store_corrupt"
     fields = ("path", "reason")
-    summary = "{path} is damaged ({reason}); it is set aside when a modeld takes the lease next"
+    summary = "{path} is damaged ({reason}); it is renamed and replaced when modeld next takes the lease"
 
 
 def open_owner(path: Path) -> tuple[sqlite3.Connection, str]:
@@ -55,7 +55,8 @@ def open_owner(path: Path) -> tuple[sqlite3.Connection, str]:
         return _open_sound(path), ""
     except Corrupt as error:
         kept = set_aside(path)
-        notice = f"the coordination database was damaged ({error.reason}); it is kept as {kept.name} and made anew"
+        damage = f"the coordination database was damaged ({error.reason})"
+        notice = f"{damage}; it was renamed to {kept.name} and a new one was created"
         return _open_sound(path), notice
 
 
@@ -162,7 +163,7 @@ def _refuse_odd(path: Path) -> None:
     """SQLite would wait for the writer of a FIFO, and follow a link out of the data root. Raises Corrupt."""
     for part in (path, *(path.with_name(path.name + suffix) for suffix in _BESIDE)):
         if private.is_odd(part):
-            raise Corrupt(path=str(part), reason="it is no regular file")
+            raise Corrupt(path=str(part), reason="it is not a regular file")
 
 
 def _create_private(path: Path) -> None:

@@ -7,7 +7,7 @@ CHATML = (
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 
-#: A model that never saw ChatML writes its end mark as plain text, and goes on: here it ends the answer.
+#: A model that never saw ChatML writes its end-of-turn token as plain text, and goes on: here it ends the answer.
 END_TEXTS = ("<|im_end|>",)
 
 MISSING = "the model brings no chat template; ChatML is used, which it may not have been trained on"

@@ -71,7 +71,7 @@ class Template:
         add_generation_prompt: bool = True,
         escape: Escape = unescaped,
     ) -> str:
-        """The prompt's text, begin mark included where the template writes it.
+        """The prompt's text, BOS token included where the template writes it.
 
         `thinking`: None for the template's own default, `off`, `on`, or a level. `escape` gets all contents before
         the template does. Raises TemplateFailed with what the template said and the index of the message it was at.

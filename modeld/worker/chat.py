@@ -106,7 +106,7 @@ class Chat:
             return call_lead(self.template, tools)
 
     def with_bos(self, tokens: list[int]) -> list[int]:
-        """The template may write the begin mark itself: it is never doubled."""
+        """The template may write the BOS token itself: it is never doubled."""
         bos = self.special.bos
         if self.special.add_bos and bos is not None and tokens[:1] != [bos]:
             return [bos, *tokens]

@@ -33,9 +33,9 @@ def advice_for(facts: Mapping[str, Any]) -> Sampling:
 
 
 def decode_options(
-    asked: Sampling, advised: Sampling, capabilities: Capabilities, budget: int, tools: ToolGrammar | None = None
+    asked: Sampling, recommended: Sampling, capabilities: Capabilities, budget: int, tools: ToolGrammar | None = None
 ) -> DecodeOptions:
-    """`asked` goes before `advised` (the model's makers), that before the defaults.
+    """`asked` goes before `recommended` (the model's files), that before the defaults.
 
     `budget`: tokens the window still holds. `tools` holds the calls to their schemas.
     Raises UnsupportedFeature for what cannot be done.
@@ -43,7 +43,7 @@ def decode_options(
     _refuse_unsupported(asked, capabilities)
     if must_use_tools(asked) and (not capabilities.grammar or tools is None or tools.forced is None):
         raise UnsupportedFeature(feature=f"tool_choice {asked.tool_choice!r}")
-    merged = {name: _first(name, asked, advised, DEFAULTS) for name in _FIELDS}
+    merged = {name: _first(name, asked, recommended, DEFAULTS) for name in _FIELDS}
     values: dict[str, Any] = {name: value for name, value in merged.items() if value is not None}
     limit = budget if asked.max_tokens is None else min(asked.max_tokens, budget)
     schema = None if asked.json_schema is None else _schema(asked.json_schema)

@@ -36,7 +36,7 @@ class TurnRunner:
         self._engine = engine
         self._chat = chat
         self._capabilities = loaded.capabilities
-        self._advised = loaded.sampling
+        self._recommended = loaded.sampling
         self._num_ctx = loaded.identity.num_ctx
         self._activity = activity
         self.onward = Onward(engine, chat, loaded.capabilities, loaded.identity.num_ctx)
@@ -70,7 +70,7 @@ class TurnRunner:
         grammar = tool_grammar(prompt.format, tools)
         if must and grammar is not None:
             grammar = must_call(grammar, prompt.format, self._chat.call_lead(job.tools))
-        options = decode_options(job.params, self._advised, self._capabilities, budget, grammar)
+        options = decode_options(job.params, self._recommended, self._capabilities, budget, grammar)
         stops = [*job.params.stop, *self._chat.template.end_texts]
         return TurnPlan(
             tokens=prompt.tokens,
@@ -101,7 +101,7 @@ class TurnRunner:
         """Fill in the middle by the vocabulary's own marks, prefix first. Raises UnsupportedFeature."""
         prompt = self._fill_prompt(job)
         budget = self._budget(prompt.tokens)
-        options = decode_options(job.params, self._advised, self._capabilities, budget)
+        options = decode_options(job.params, self._recommended, self._capabilities, budget)
         said = Heard(send)
         run = Run(self._engine, self._activity, job.turn, said)
         plan = TurnPlan(

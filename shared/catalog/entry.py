@@ -51,7 +51,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Counts in elements or tokens, sizes in bytes; 0 or "" where nothing is stated. `kv` describes the
     attention memory layer by layer in runs, `state_bytes` the fixed memory of recurrent layers.
-    `fim` holds the prefix, suffix and middle token ids, `sampling` what its makers advise. `takes_rows`: prompts go
+    `fim` holds the prefix, suffix and middle token ids, `sampling` its recommended settings. `takes_rows`: prompts go
     into it as rows of numbers (an OpenVINO folder of several graphs). `complete` is false while only the first keys
     have been read; `unusable` says why no engine could run it, whatever it is.
     """

@@ -1,4 +1,4 @@
-"""How a model's makers advise to draw its answers, as their files say it. Pure.
+"""A model's recommended sampling settings, as its files say them. Pure.
 
 GGUF has keys of its own for it; an OpenVINO folder keeps the `generation_config.json` of the original.
 """

@@ -232,7 +232,8 @@ def _file_name(name: str, source: str) -> str:
     plain = os.path.basename(name.replace("\\", "/")).strip()
     bad = not plain or plain.startswith(".") or any(ord(char) < 32 or char in '<>:"|?*' for char in plain)
     if bad or len(plain.encode()) > 200:
-        raise DownloadFailed(source=source, reason=f"{name[:80]!r} is no usable file name; give one", resumable=False)
+        reason = f"{name[:80]!r} is not a usable file name; pass --name"
+        raise DownloadFailed(source=source, reason=reason, resumable=False)
     return plain if "." in plain and plain.rpartition(".")[2].lower() in ("gguf", "x") else f"{plain}.gguf"
 
 

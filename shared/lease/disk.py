@@ -46,7 +46,7 @@ def explained(error: OSError, path: Path) -> DiskFull | RootUnusable:
     me = os.geteuid() if hasattr(os, "geteuid") else None
     if error.errno in _IN_THE_WAY:
         where = next((part for part in (path, *path.parents) if _is_no_folder(part)), path)
-        hint = f"{where} is no folder; move it away, or set MODELD_DATA_ROOT"
+        hint = f"{where} is not a directory; move it away, or set MODELD_DATA_ROOT"
         return RootUnusable(path=str(path), uid=uid, mode=mode, hint=hint)
     reason = error.strerror or str(error)
     hint = f"{reason}; it must be writable by this user{'' if me is None else f' (uid {me})'}, or set MODELD_DATA_ROOT"

@@ -94,7 +94,7 @@ class LeaseFolder:
         return self.root.owner / f"{epoch}{_SUFFIX}"
 
     def epochs(self) -> list[int]:
-        """All epochs with a file, in no order; empty when there is no folder."""
+        """All epochs with a file, in no order; empty when there is not a directory."""
         return list_epochs(self.root)
 
     def sight(self) -> Sighting | None:

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-#: What a path answers once nothing, or something that is no folder, stands there.
+#: What a path answers once nothing, or something that is not a directory, stands there.
 GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 

@@ -26,7 +26,7 @@ class NotRegular(OSError):
     """A folder, link, FIFO or device stands where a regular file has to be."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(errno.EINVAL, "it is no regular file", str(path))
+        super().__init__(errno.EINVAL, "it is not a regular file", str(path))
 
 
 def is_odd(path: Path) -> bool:

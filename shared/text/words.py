@@ -22,6 +22,15 @@ def size_text(size: int | None) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
 
+def age(seconds: float) -> str:
+    """A span of time for people: `3.0 s`, `12 min`, `1.5 h`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
 def switch_sentence(active: str, wanted: str) -> str:
     """The one sentence that every face, command and error says of a switch."""
     if active == wanted:

@@ -18,7 +18,7 @@ def main(options: argparse.Namespace) -> int:
     if options.json:
         print_json(result)
         return codes.OK
-    print(f"The settings of {name} are kept.")
+    print(f"Saved settings for {name}.")
     if result.plan is not None:
         print(f"  memory    {plan_text(result.plan)}")
     if result.pending_reload:

@@ -46,6 +46,6 @@ def plan_text(plan: api.MemoryPlan) -> str:
         f"{name} {size_text(value)}"
         for name, value in (("weights", plan.weights_bytes), ("KV", plan.kv_bytes), ("compute", plan.compute_bytes))
     )
-    room = f"{size_text(plan.free_bytes)} free, {size_text(plan.reserve_bytes)} kept"
+    room = f"{size_text(plan.free_bytes)} free, {size_text(plan.reserve_bytes)} reserved for other programs"
     needed = f"{size_text(plan.required_bytes)} ({SOURCES[plan.source]})"
     return f"context {plan.num_ctx}: {parts} = {needed}; {room} on {plan.device}"

@@ -106,14 +106,14 @@ def next_steps(rows: Sequence[api.LibraryRow], modeld: str = "modeld") -> list[s
     loaded = next(iter(allowed.get("unload", ())), "")
     lines = []
     if allowed.get("activate"):
-        lines.append(f"`{modeld} load NAME` makes one of them resident.")
+        lines.append(f"`{modeld} load NAME` loads one into memory.")
     if allowed.get("switch"):
         held = loaded or "the model that is resident"
         lines.append(f"`{modeld} load NAME --switch` unloads {held} and drops its warm context.")
     if loaded:
         lines.append(f"`{modeld} unload` frees the memory of {loaded}, with its warm context.")
     if allowed.get("start_modeld"):
-        lines.append(f"modeld is not running: `{modeld} start` makes them usable.")
+        lines.append(f"modeld is not running. Start it (`{modeld} start`) to use these models.")
     if allowed.get("install_engine"):
         lines.append(f"No engine is installed: `{install_command('openvino')}`, or the same with [llama].")
     return ["", *lines] if lines else []
@@ -126,7 +126,7 @@ def _add(folder: str | None) -> int:
         return codes.USAGE
     path = Path(folder).expanduser().absolute()
     if not is_text(str(path)):
-        print(f"modeld: {str(path)!a} is no UTF-8 text: give the folder another name", file=sys.stderr)
+        print(f"modeld: {str(path)!a} is not valid UTF-8: give the folder another name", file=sys.stderr)
         return codes.USAGE
     if not path.is_dir():
         print(f"modeld: {one_line(str(path))} is not a folder", file=sys.stderr)

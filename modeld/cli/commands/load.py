@@ -1,4 +1,4 @@
-"""`modeld load`: make a model resident, and say first what that costs."""
+"""`modeld load`: load a model into memory, and say first what that costs."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def main(options: argparse.Namespace) -> int:
         print_json(result)
     else:
         told = lined(result)
-        print(f"{told.name} is in the library ({size_text(told.size_bytes)}): {told.path}")
+        print(f"Added {told.name} ({size_text(told.size_bytes)}): {told.path}")
         if asked is None:
             start, install = called("modeld"), called("acp-bridge")
             print(f"Next: `{start} start`, then `{install} install zed` (or jetbrains, vscode, neovim).")

@@ -1,4 +1,4 @@
-"""`modeld unload`: empty the slot and say what was freed."""
+"""`modeld unload`: unload the model and say what was freed."""
 
 from __future__ import annotations
 

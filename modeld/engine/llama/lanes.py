@@ -17,7 +17,7 @@ from modeld.engine.prefix import common_prefix
 
 #: A conversation cut back by less than this many tokens is not worth a copy of what is lost.
 WORTH_PARKING = 64
-#: Prompts of one model begin alike (begin mark, role): less in common than this makes them no one conversation.
+#: Prompts of one model begin alike (BOS token, role): less in common than this makes them no one conversation.
 WORTH_CUTTING = 16
 
 

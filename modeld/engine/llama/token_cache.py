@@ -27,7 +27,7 @@ class Told(NamedTuple):
 
 
 class Retold:
-    """Used by two threads. `marks`: texts of the vocabulary's end marks by their ids."""
+    """Used by two threads. `marks`: texts of the vocabulary's end-of-turn tokens by their ids."""
 
     def __init__(self, tokenize: Tokenize, marks: Mapping[int, str]) -> None:
         self._tokenize = tokenize

@@ -37,7 +37,7 @@ _END_TEXTS = frozenset(
 )
 _FRAMED = re.compile(rb"[<\[]\S*[A-Za-z]\S*[>\]]")
 _BYTE_TOKEN = re.compile(rb"<0x([0-9A-F]{2})>\Z")
-#: llama.cpp adds a begin mark by itself for these byte-pair vocabularies unless the file says otherwise.
+#: llama.cpp adds a BOS token by itself for these byte-pair vocabularies unless the file says otherwise.
 _BOS_BY_PRE = frozenset({"llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral", "tekken"})
 _PROBE_WORDS = 70_000
 

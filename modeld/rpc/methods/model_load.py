@@ -1,4 +1,4 @@
-"""`model/load`: make a model resident; a no-op with the same generation when it is already."""
+"""`model/load`: load a model into memory; a no-op with the same generation when it is already."""
 
 from __future__ import annotations
 

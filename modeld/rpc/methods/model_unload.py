@@ -1,4 +1,4 @@
-"""`model/unload`: empty the slot; idempotent; says what it freed."""
+"""`model/unload`: unload the model; idempotent; says what it freed."""
 
 from __future__ import annotations
 

@@ -99,14 +99,14 @@ SCALARS: dict[int, tuple[str, int]] = {
 def tensor_bytes(kind: int, shape: tuple[int, ...]) -> int | None:
     """Bytes of a tensor of this type and shape, or None for a type this version does not know.
 
-    Raises ValueError when the first extent is no multiple of the type's block.
+    Raises ValueError when the first extent is not a multiple of the type's block.
     """
     known = TENSOR_TYPES.get(kind)
     if known is None:
         return None
     _, block, size = known
     if shape and shape[0] % block:
-        raise ValueError(f"{shape[0]} elements a row is no multiple of {block}")
+        raise ValueError(f"{shape[0]} elements a row is not a multiple of {block}")
     elements = 1
     for extent in shape:
         elements *= extent

@@ -258,7 +258,7 @@ class _Reader:
         infos = [self._tensor() for _ in range(count)]
         alignment = self.metadata.get("general.alignment", 32)
         if not isinstance(alignment, int) or alignment <= 0 or alignment & (alignment - 1) or alignment > 1 << 20:
-            raise HeaderRejected("malformed", f"the alignment {str(alignment)[:40]} is no power of two")
+            raise HeaderRejected("malformed", f"the alignment {str(alignment)[:40]} is not a power of two")
         start = -(-self.window.position // alignment) * alignment
         return self._table(infos, start, alignment)
 

@@ -77,7 +77,7 @@ def test_the_picker_keeps_its_entries_and_the_pick_while_modeld_restarts(scripte
     assert _names(during) == _names(before)
     assert "alpha" in window.picked()
     window.ask("anybody there")
-    window.said("modeld stopped")
+    window.said("modeld is not running")
     window.shot("chat-5-gap")
     assert "Language model unavailable" not in window.chat.inner_text()
     scripted.start("scripted")

@@ -225,7 +225,7 @@ async def test_a_call_that_cannot_be_run_is_a_failed_card_and_told_to_the_model(
         server.replies = [broken_call]
         assert (await client.prompt(session, "go"))["stopReason"] == "end_turn"
         told = {message["tool_call_id"]: message["content"] for message in server.bodies[1]["messages"][-2:]}
-        assert "its arguments are no JSON object: {not json" in told["bad"]
+        assert "its arguments are not a JSON object: {not json" in told["bad"]
         assert "Error" not in told["good"]
         shapes = next(message for message in server.bodies[1]["messages"] if message.get("tool_calls"))
         assert [json.loads(call["function"]["arguments"]) for call in shapes["tool_calls"]] == [{}, {}]

@@ -23,7 +23,7 @@ from shared.errors import ModeldError
 
 pytestmark = pytest.mark.integration
 
-STOPPED = "modeld stopped; start it with `modeld start`"
+STOPPED = "modeld is not running; start it with `modeld start`"
 GRACE_S = 2.0
 
 

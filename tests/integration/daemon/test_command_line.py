@@ -95,7 +95,7 @@ def test_a_whole_day(modeld: Command) -> None:
     assert "b is unloaded" in modeld("unload").stdout
     assert "no model was loaded" in modeld("unload").stdout
     assert "context 1024" in modeld("describe", "a", "--ctx", "1024").stdout
-    assert "are kept" in modeld("configure", "a", "--ctx", "1024").stdout
+    assert "Saved settings" in modeld("configure", "a", "--ctx", "1024").stdout
     assert modeld.json("load", "a")["active"]["num_ctx"] == 1024
     assert "loaded a" in modeld("logs").stdout
     assert "problem" not in modeld("doctor").stdout
@@ -109,11 +109,11 @@ def test_how_a_name_begins_is_enough_but_not_to_remove(modeld: Command) -> None:
     modeld("start", "--backend", "scripted")
     loaded = modeld("load", "Gemma")
     assert loaded.stdout.startswith("gemma-3-270m is loaded")
-    assert loaded.stderr == "modeld: Gemma is short for gemma-3-270m\n"
+    assert loaded.stderr == "modeld: using gemma-3-270m\n"
     refused = modeld("load", "smollm2-1", code=codes.REFUSED).stderr
     assert "load smollm2-135m-q4_1 --switch`" in refused
     assert "gemma-3-270m: " in modeld("describe", "gemma").stdout
-    assert "The settings of gemma-3-270m are kept." in modeld("configure", "gemma", "--ctx", "1024").stdout
+    assert "Saved settings for gemma-3-270m." in modeld("configure", "gemma", "--ctx", "1024").stdout
     several = modeld("load", "smollm2", code=codes.NOT_FOUND).stderr
     assert "smollm2-135m-q4_1" in several
     assert "smollm2-360m-q4_1" in several
@@ -203,7 +203,7 @@ def test_a_file_in_the_place_of_the_root_is_named(modeld: Command, tmp_path: Pat
         told = done.stderr if done is not None else doctored(modeld)
     finally:
         modeld.environ["MODELD_DATA_ROOT"] = str(modeld.root.path)
-    assert f"{place} is no folder; move it away, or set MODELD_DATA_ROOT" in told
+    assert f"{place} is not a directory; move it away, or set MODELD_DATA_ROOT" in told
     assert place.read_text() == "mine"
 
 
@@ -254,7 +254,7 @@ def test_without_an_engine_every_command_says_so_and_how_to_get_one(modeld: Comm
     stopped = modeld("library").stdout
     assert "no engine that can run it is installed" in stopped
     assert "No engine is installed: `" in stopped
-    assert "makes them usable" not in stopped, "a start would not"
+    assert "to use these models" not in stopped, "a start would not"
     modeld("start")
     assert "modeld[openvino]" in modeld("list").stdout
     again = modeld("start", "--backend", "llama").stdout
@@ -281,7 +281,7 @@ def test_names_that_are_no_text_are_refused_in_a_sentence(
     for arguments in (("pull", f"{folder}/m.gguf"), ("load", "\udce9"), ("library", "add", folder)):
         refused = modeld(*arguments, code=codes.USAGE).stderr
         assert refused.startswith("modeld: '"), refused
-        assert "is no UTF-8 text: give the file or folder another name" in refused
+        assert "is not valid UTF-8: give the file or folder another name" in refused
     config = tmp_path / "settings" / "config.toml"
     modeld.environ["MODELD_CONFIG"] = str(config)
     monkeypatch.chdir(folder)

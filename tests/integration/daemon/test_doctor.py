@@ -266,7 +266,7 @@ async def test_a_damaged_database(data_root: DataRoot) -> None:
     data_root.database.write_bytes(b"no database at all" * 100)
     report = await doctor()
     assert report["database"][0]["verdict"] == "note"
-    assert "made anew" in report["database"][0]["fix"]
+    assert "creates a new one" in report["database"][0]["fix"]
     data_root.database.unlink()
     sqlite3.connect(data_root.database).close()
 

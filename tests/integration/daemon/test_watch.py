@@ -86,5 +86,5 @@ async def test_a_pipe_gets_text_and_a_restart_is_waited_for(data_root: DataRoot)
 
             text = await anyio.to_thread.run_sync(until_loaded)
             process.terminate()
-        assert "modeld has gone; waiting for it" in text
+        assert "modeld stopped; waiting for it to come back" in text
         assert "\x1b" not in text

@@ -31,7 +31,7 @@ async def test_smollm2_knows_the_capital_of_france(engines: Engines, smollm2: Pa
     assert "<|im_end|>" not in answer.text
 
 
-async def test_gemma3_continues_and_adds_its_begin_mark_once(engines: Engines, gemma3: Path) -> None:
+async def test_gemma3_continues_and_adds_its_bos_token_once(engines: Engines, gemma3: Path) -> None:
     engine = await engines.load("llama", gemma3, model={"template": "{{ bos_token }}{{ messages[0]['content'] }}"})
     assert engine.loaded.identity.bos_policy == "add"
     assert engine.loaded.capabilities["trim"] is False

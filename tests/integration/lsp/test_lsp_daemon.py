@@ -157,7 +157,7 @@ async def test_stop_restart_kill(world: World) -> None:
             with pytest.raises(LspError) as caught:
                 editor.wait(editor.turn("", "hi"))
             assert caught.value.kind == "daemon_not_running"
-            assert "modeld stopped; start it with `modeld start`" in caught.value.message
+            assert "modeld is not running; start it with `modeld start`" in caught.value.message
             status = editor.request("modeld/status")
             assert status["startable"]
 

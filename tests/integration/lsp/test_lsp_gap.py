@@ -38,7 +38,7 @@ async def test_each_state_of_a_daemon_that_is_away_has_its_error(bench: Bench) -
     async with window(bench) as editor:
         await editor.request("modeld/status")
         for state, kind, sentence in (
-            ("not_running", "daemon_not_running", "modeld stopped; start it with `modeld start`"),
+            ("not_running", "daemon_not_running", "modeld is not running; start it with `modeld start`"),
             ("restarting", "daemon_restarting", "modeld is restarting"),
             ("stale", "daemon_stale", "ended without releasing its lease"),
             ("not_installed", "daemon_not_installed", "modeld is not installed"),
@@ -203,7 +203,7 @@ async def test_past_the_grace_the_pick_is_marked_and_nothing_else_answers(bench:
     async with window(bench) as editor:
         await editor.request("modeld/pick", {"model": "alpha"})
         bench.records.detection = STOPPED
-        bench.inventory.advertised = Advertised(rows=(), reason="modeld stopped; start it with `modeld start`")
+        bench.inventory.advertised = Advertised(rows=(), reason="modeld is not running; start it with `modeld start`")
         bench.inventory.changed()
         await editor.until(lambda: any(one["reason"] for one in editor.of("modeld/modelsChanged")))
         models = await editor.request("modeld/models")

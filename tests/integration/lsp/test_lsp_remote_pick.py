@@ -39,7 +39,7 @@ def bench(short_tmp: Path, endpoint: CountingEndpoint) -> Bench:
     (short_tmp / "run").mkdir(mode=0o700)
     endpoint.configure(short_tmp / "config.toml")
     made = Bench(short_tmp)
-    made.inventory.advertised = Advertised(rows=(), reason="modeld stopped; start it with `modeld start`")
+    made.inventory.advertised = Advertised(rows=(), reason="modeld is not running; start it with `modeld start`")
     return made
 
 
@@ -125,7 +125,7 @@ async def test_nothing_that_an_editor_may_ask_reaches_a_remote_model_that_was_no
         told = await editor.request("modeld/models")
         assert (told["picked"], told["default"]) == ("", "")
         assert [(one["id"], one["selectable"]) for one in told["models"]] == [(MODEL, True)]
-        assert told["reason"] == "modeld stopped; start it with `modeld start`, or pick a remote model"
+        assert told["reason"] == "modeld is not running; start it with `modeld start`, or pick a remote model"
         assert (await refusal(editor, "")).message == told["reason"]
         assert (await refusal(editor, MODEL)).kind == "remote_not_picked"
         assert (await refusal(editor, MODEL, consent="always")).kind == "remote_not_picked"

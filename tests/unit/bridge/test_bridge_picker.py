@@ -63,11 +63,11 @@ def test_a_remote_model_is_never_current_without_a_pick(names: list[str], defaul
 
 
 def test_where_nothing_answers_a_row_of_its_own_comes_first_and_names_the_ways_out() -> None:
-    picker = build_picker([], [REMOTE], "", "", "modeld stopped; start it with `modeld start`")
+    picker = build_picker([], [REMOTE], "", "", "modeld is not running; start it with `modeld start`")
     first = picker.groups[0].choices[0]
     assert picker.current == first.value == NOTHING
-    assert first.name.startswith("No model: modeld stopped")
-    assert first.description == "modeld stopped; start it with `modeld start`, or pick a remote model"
+    assert first.name.startswith("No model: modeld is not running")
+    assert first.description == "modeld is not running; start it with `modeld start`, or pick a remote model"
     assert picker.values() == [REMOTE.id], "it can be picked, and nothing else was"
 
 

@@ -76,5 +76,5 @@ def test_a_model_may_be_named_by_how_its_name_begins(capsys: pytest.CaptureFixtu
     assert screen.whole("nothing", models) == "nothing"
     assert capsys.readouterr().err == ""
     assert screen.whole("vllm", models) == "vllm/big"
-    assert capsys.readouterr().err == "acp-bridge: vllm is short for vllm/big\n"
+    assert capsys.readouterr().err == "acp-bridge: using vllm/big\n"
     assert offered({}) == []

@@ -137,7 +137,7 @@ def test_each_way_of_being_away_has_its_sentence(state: str, service: str, start
     assert (told.service, told.startable) == (service, startable)
     assert told.text
     if state == "not_running":
-        assert "modeld stopped; start it" in told.text
+        assert "modeld is not running; start it" in told.text
 
 
 def test_before_the_first_look_nothing_is_claimed() -> None:

@@ -1,4 +1,4 @@
-"""What a model's makers advise for drawing its answers, out of the files as they are."""
+"""A model's recommended sampling settings, read from real files."""
 
 from __future__ import annotations
 

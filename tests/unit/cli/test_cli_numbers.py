@@ -59,7 +59,7 @@ def test_the_wire_refuses_a_context_of_no_tokens(field: str, value: int) -> None
 
 def test_messages_have_amounts_and_names_as_people_read_them() -> None:
     memory = InsufficientMemory(device="CPU", required_bytes=230785499648, free_bytes=20357701632, reserve_bytes=5)
-    assert "230.8 GB needed, 20.4 GB free, 0 MB kept" in memory.message
+    assert "230.8 GB needed, 20.4 GB free, 0 MB reserved" in memory.message
     assert memory.required_bytes == 230785499648
     assert memory.message.endswith("; close other programs, or take a smaller model"), "what to do, and never None"
     fits = InsufficientMemory(device="CPU", required_bytes=2, free_bytes=1, reserve_bytes=0, fits=1792)

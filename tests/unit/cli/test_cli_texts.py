@@ -90,21 +90,21 @@ PARTS = {
     "active: batch": "batch 512",
     "active: flash attention": "flash attention on",
     "active: template": "template abcdef01",
-    "active: begin mark": "begin mark add",
+    "active: BOS token": "BOS token add",
     "active: reasoning": "reasoning think",
     "active: runtime": "engine llama 1.2",
     "active: adapters": "adapters /models/lora.gguf",
     "generation": "generation 42",
-    "busy: operation, stage, holder, age": "turn, prefill (done 512, total 1024), for Zed since 12.3 s",
+    "busy: operation, stage, holder, age": "turn, prefill (done 512, total 1024), for Zed, 12.3 s",
     "queue": "VS Code wants codellama, waits 1 min",
-    "jobs": "pull, downloading (done 7), for a command since 3.0 s",
+    "jobs": "pull, downloading (done 7), for a command, 3.0 s",
     "sessions": "3 sessions",
     "effective context": "context 8192",
     "memory free": "9.1 GB free",
-    "memory reserve": "1.6 GB kept in reserve",
+    "memory reserve": "1.6 GB reserved for other programs",
     "memory measured": "the model took 5.0 GB",
     "memory required": "4.6 GB planned",
-    "memory pressure": "memory is short: `modeld unload` gives back",
+    "memory pressure": "memory is short: `modeld unload` frees",
     "pending reload": "changed settings wait for the next load",
     "last error": "codellama could not be loaded (weights): cut short",
     "uptime": "up 2.0 h",
@@ -157,7 +157,7 @@ def row(name: str, *actions: api.RowAction) -> api.LibraryRow:
 
 def test_the_library_says_what_can_be_done_and_what_it_costs() -> None:
     idle = next_steps([row("a", "activate"), row("b", "activate")])
-    assert idle == ["", "`modeld load NAME` makes one of them resident."]
+    assert idle == ["", "`modeld load NAME` loads one into memory."]
     assert next_steps([row("a", "use", "unload"), row("b", "switch")]) == [
         "",
         "`modeld load NAME --switch` unloads a and drops its warm context.",

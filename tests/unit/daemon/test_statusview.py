@@ -74,8 +74,8 @@ def test_a_turn_counts_once_and_the_highest_is_fullest() -> None:
 
 
 def test_a_modeld_that_is_gone_is_said_and_the_live_view_stays() -> None:
-    lines = View(colour=False).lines(BUSY, width=80, away="has gone; waiting for it")
-    assert "has gone" in lines[0]
+    lines = View(colour=False).lines(BUSY, width=80, away="stopped; waiting for it to come back")
+    assert "waiting for it to come back" in lines[0]
     assert any("smollm2" in line for line in lines)
 
 

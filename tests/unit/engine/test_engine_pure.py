@@ -254,8 +254,8 @@ def test_no_quota_is_no_limit(tmp_path: Path) -> None:
 
 
 def test_a_turns_own_value_goes_before_the_makers_advice_and_that_before_the_default() -> None:
-    advised = Sampling(temperature=0.2, top_k=7)
-    options = decode_options(Sampling(temperature=0.0, max_tokens=9), advised, Capabilities(), 100)
+    recommended = Sampling(temperature=0.2, top_k=7)
+    options = decode_options(Sampling(temperature=0.0, max_tokens=9), recommended, Capabilities(), 100)
     assert (options.temperature, options.top_k, options.top_p, options.max_tokens) == (0.0, 7, 0.95, 9)
 
 

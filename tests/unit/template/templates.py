@@ -25,7 +25,7 @@ CHATML_TOOLS = """\
 {% else %}<think>
 {% endif %}{% endif %}"""
 
-#: No system role, roles must alternate, the begin mark is written.
+#: No system role, roles must alternate, the BOS token is written.
 STRICT = """\
 {{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}
 {%- for message in messages %}

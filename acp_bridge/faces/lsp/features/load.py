@@ -1,4 +1,4 @@
-"""`modeld/load` and `modeld/switch`: make a model resident, with progress that can be cancelled."""
+"""`modeld/load` and `modeld/switch`: load a model into memory, with progress that can be cancelled."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ function commandRows(status: Status | undefined, trouble: Trouble | undefined, i
   }
   add('$(cloud-download) Fetch a model…', 'modeld.pull');
   add(`$(sparkle) Turn inline completion ${inline ? 'off' : 'on'}`, 'modeld.toggleInlineCompletion');
-  add('$(pulse) Check what works', 'modeld.doctor');
+  add('$(pulse) Run diagnostics', 'modeld.doctor');
   if (status?.service === 'running') {
     add('$(debug-stop) Stop modeld', 'modeld.stop', 'for every editor; unloads the model');
   }
@@ -133,7 +133,7 @@ export function arithmetic(description: Description): string[] {
       lines.push(
         `weights ${size(fit.weightsBytes)} + context memory ${size(fit.kvBytes)} + working memory ` +
           `${size(fit.computeBytes)} = ${size(fit.requiredBytes)} (${fit.source})`,
-        `free ${size(fit.freeBytes)}, of which ${size(fit.reserveBytes)} are kept for the desktop`,
+        `free ${size(fit.freeBytes)}, of which ${size(fit.reserveBytes)} are reserved for other programs`,
       );
     }
     if (fit.context > 0) {

@@ -106,8 +106,8 @@ test('what a bridge offers', () => {
 });
 
 test('errors become sentences: typed ones keep theirs, a lost connection gets ours', () => {
-  const busy = failureOf({ code: -32042, message: 'modeld stopped; start it', data: { kind: 'daemon_not_running' } });
-  assert.deepEqual([busy.message, busy.kind], ['modeld stopped; start it', 'daemon_not_running']);
+  const busy = failureOf({ code: -32042, message: 'modeld is not running; start it', data: { kind: 'daemon_not_running' } });
+  assert.deepEqual([busy.message, busy.kind], ['modeld is not running; start it', 'daemon_not_running']);
   assert.equal(failureOf({ code: -32097, message: 'Pending response rejected since connection got disposed' }).message, BRIDGE_LOST);
   assert.equal(failureOf({ code: -32800, message: 'x' }).kind, 'cancelled');
   assert.equal(failureOf(new Error('odd')).kind, 'internal_error');

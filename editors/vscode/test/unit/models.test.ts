@@ -96,7 +96,7 @@ test('a bridge that has not looked yet does not empty the list', () => {
 test('a remote model answers only where it was picked, whatever becomes of the local ones', () => {
   const held = new HeldModels(undefined, 'waiting');
   const answers = (): string | undefined => held.current?.id;
-  const reason = 'modeld stopped; start it with `modeld start`, or pick a remote model';
+  const reason = 'modeld is not running; start it with `modeld start`, or pick a remote model';
   held.learn(told([model(), remote('lab/big')]));
   assert.equal(answers(), 'qwen');
   held.learn(told([model({ selectable: false }), remote('lab/big')], { reason }));

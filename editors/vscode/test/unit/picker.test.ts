@@ -58,12 +58,12 @@ test('the pick is marked, also in a row that is not loaded', () => {
 test('while nothing answers a row of its own is marked, and no model', () => {
   const held = new HeldModels(undefined, 'waiting');
   const remote = model({ id: 'vllm/x', group: 'remote', state: 'remote', actions: [] });
-  held.learn({ models: [remote], picked: '', default: '', reason: 'modeld stopped; start it', complete: true });
+  held.learn({ models: [remote], picked: '', default: '', reason: 'modeld is not running; start it', complete: true });
   const all = pickerRows(held.all, held.marked, status(), undefined, false);
   assert.equal(all[0]?.kind === 'model' && all[0].model.id, NOTHING);
   assert.match(rowOf(all, NOTHING).label, /\$\(check\) No model/);
   assert.doesNotMatch(rowOf(all, 'vllm/x').label, /check/);
-  assert.equal(unusable(rowOf(all, NOTHING).model), 'No model answers here: modeld stopped; start it.');
+  assert.equal(unusable(rowOf(all, NOTHING).model), 'No model answers here: modeld is not running; start it.');
 });
 
 test('each action of a row is a button, and a switch names what it unloads', () => {
