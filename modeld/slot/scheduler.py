@@ -287,10 +287,14 @@ class Desk:
                 self._serve_soon(work, run)
 
     def _expire(self) -> None:
-        for ticket in self.queue.expired(self._slot.now()):
+        now = self._slot.now()
+        if all(now < ticket.deadline for ticket in self.queue.waiting):
+            return
+        places = {ticket.number: place for place, ticket in enumerate(self.places(), start=1)}
+        for ticket in self.queue.expired(now):
             work, _ = self._works[ticket.number]
-            waited = round(self._slot.now() - ticket.arrived, 3)
-            self._end(work, WaitTimeout(position=1, waited_s=waited))
+            waited = round(now - ticket.arrived, 3)
+            self._end(work, WaitTimeout(position=places[ticket.number], waited_s=waited))
 
     def _tell_places(self) -> None:
         """A newcomer at once; the others as they move, but not more often than people can see it.

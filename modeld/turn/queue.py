@@ -61,6 +61,7 @@ class TurnQueue:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._waiting: dict[int, Ticket] = {}
+        #: For each client the number of its last turn among all, or where the round stood when it came.
         self._served: dict[int, int] = {}
         self._serial = 0
         self._holds: dict[tuple[int, str], Hold] = {}
@@ -74,6 +75,8 @@ class TurnQueue:
         if len(peers) >= self._settings.queue_limit:
             raise QueueFull(position=len(peers) + 1, waited_s=0.0)
         self._waiting[ticket.number] = ticket
+        # a newcomer joins the round where it stands: who dials anew for each turn gains nothing by it
+        self._served.setdefault(ticket.client, self._serial)
 
     def remove(self, number: int) -> bool:
         """Take a ticket out; false when it was not waiting."""
@@ -195,7 +198,7 @@ class TurnQueue:
         switches = [ticket for ticket in candidates if ticket.number not in fitting]
         overdue = [ticket for ticket in switches if now >= self._bound(ticket, resident_since)]
         pool = overdue or [ticket for ticket in candidates if ticket.number in fitting] or candidates
-        return min(pool, key=lambda ticket: (served.get(ticket.client, 0), ticket.number))
+        return min(pool, key=lambda ticket: (served[ticket.client], ticket.number))
 
     def _must_wait(self, ticket: Ticket, now: float, resident: Resident | None, resident_since: float) -> bool:
         """A switch waits for the holds of others, and a moment for their next turn, up to its bound."""

@@ -106,15 +106,17 @@ async def test_the_queue_is_bounded_and_a_wait_has_a_deadline(models: DataRoot) 
     async with scripted(models, environ=environ) as modeld, modeld.client("holder") as holder, modeld.client() as other:
         running = holder.turn("a", params=FOREVER)
         await running.until(api.TextDelta)
-        brief = other.turn("a", wait_s=0.2)
         patient = other.turn("a")
         await patient.until(api.Queued)
+        brief = other.turn("a", wait_s=0.2)
+        await brief.until(api.Queued)
         with pytest.raises(QueueFull) as full:
             await other.turn("a").end()
         assert full.value.position == 3
         with pytest.raises(WaitTimeout) as late:
             await brief.end()
         assert late.value.waited_s >= 0.2
+        assert late.value.position == 2
         other.cancel(patient)
         assert (await patient.end()).finish_reason == "cancelled"
         assert not running.ended.is_set()

@@ -132,14 +132,61 @@ def test_the_whole_order_comes_true_where_no_other_model_is_wanted(before: list[
     assert [desk.serve() for _ in arrivals] == order
 
 
-def test_a_client_that_went_and_came_again_is_served_like_a_new_one(desk: Desk) -> None:
+def test_a_client_that_dials_anew_comes_behind_those_who_waited_meanwhile(desk: Desk) -> None:
     for client in (2, 1):
         desk.add(client)
         desk.serve()
     desk.queue.drop_client(1)
     again = desk.add(1)
-    desk.add(2)
-    assert desk.next() == again
+    kept = desk.add(2)
+    assert [desk.serve(), desk.serve()] == [kept, again]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["kept", "fresh", "serve"]), st.integers(1, 4)), max_size=60))
+def test_nobody_waits_for_more_than_one_turn_of_each_other_client(steps: list[tuple[str, int]]) -> None:
+    """Kept connections, and such that are dialled for one turn and closed behind it."""
+    desk = Desk()
+    seen: dict[int, list[int]] = {}  # for each waiting client, whose turns it has seen
+    fresh = 100
+    for what, client in steps:
+        if what == "kept" and client not in seen:
+            desk.add(client)
+            seen[client] = []
+        elif what == "fresh":
+            fresh += 1
+            desk.add(fresh)
+            seen[fresh] = []
+        elif what == "serve" and seen:
+            served = desk.serve().client
+            waited = seen.pop(served)
+            assert len(waited) == len(set(waited)), f"client {served} waited for {waited}"
+            for others in seen.values():
+                others.append(served)
+            if served > 100:
+                desk.queue.drop_client(served)
+    for client, waited in seen.items():
+        assert len(waited) == len(set(waited)), f"client {client} waits for {waited}"
+    front = [ticket.client for ticket in desk.queue.order(desk.now, desk.resident, desk.since)]
+    assert sorted(front) == sorted(seen)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_an_editor_is_served_beside_loops_of_scripts(desk: Desk, keep: bool) -> None:
+    """Whether the loops keep their connections or dial anew for each turn."""
+    desk.add(1)
+    desk.serve()
+    numbers = iter(range(100, 200))
+    loops = [next(numbers), next(numbers)]
+    for loop in loops:
+        desk.add(loop)
+    editor = desk.add(1)
+    between = 0
+    while (served := desk.serve()) != editor:
+        between += 1
+        assert between <= 2
+        if not keep:
+            desk.queue.drop_client(served.client)
+        desk.add(served.client if keep else next(numbers))
 
 
 def test_the_queue_is_bounded(desk: Desk) -> None:
