@@ -12,11 +12,13 @@ import anyio.abc
 import anyio.to_thread
 
 from modeld import signals
-from modeld.instance import Instance
-from modeld.library.inventory import fit_texts, keep_checksums
+from modeld.instance import Instance, another
+from modeld.library.inventory import keep_checksums, listed
 from modeld.library.jobs import Jobs
+from modeld.limit import Limit
 from modeld.log.logfile import LogFile, rotated
 from modeld.memory.probe import host_memory
+from modeld.owner.ownership import winner_of
 from modeld.rpc.handles import Handles
 from modeld.rpc.server import Server
 from modeld.service.notify import notify
@@ -24,9 +26,10 @@ from modeld.slot.core import events as ev
 from modeld.slot.driver import Slot
 from modeld.store.slot_records import StoreRecords
 from modeld.store.store import Store
-from modeld.succession import Succession
+from modeld.succession import STOPS, Succession
 from shared.catalog.library import Library
 from shared.clock import Clock, SystemClock
+from shared.endpoint.faults import EndpointError
 from shared.errors import DeviceBusy, ModeldError, NotOwner
 from shared.lease.reader import survey
 from shared.protocol import api
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
 MEND_SECONDS = 10.0
 #: How long answers may take to go out before the connections are closed at the end.
 GOODBYE_SECONDS = 1.0
+#: Beyond the drain: cancel, the worker's end, goodbye, release. What takes longer hangs in a look at a disk. Seconds.
+ENDING_SECONDS = 12.0
 #: A listing looks at the folders again when the last look is older. Seconds.
 REFRESH_SECONDS = 10.0
 
@@ -97,6 +102,7 @@ class Daemon:
         self._ending: tuple[str, float] | None = None
         self._wake = anyio.Event()
         self._lost = False
+        self._limit = Limit()
         self._refreshed = -1e9
         self.succession = Succession(self)
 
@@ -107,38 +113,55 @@ class Daemon:
 
         `ready` is set once the first instance can be found. Raises RootError, EndpointError.
         """
-        async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
-            signals.watch(self.end)
-            await tasks.start(self.slot.run)
-            tasks.start_soon(self.records.run)
-            tasks.start_soon(keep_checksums, self.library, self._has_work)
-            while self._ending is None:
-                await self._live_once(ready)
-            self.jobs.close()
-            await self.counter.close()
-            self.library.close()
-            tasks.cancel_scope.cancel()
-        reason = self._reason
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                signals.watch(self.end)
+                await tasks.start(self.slot.run)
+                tasks.start_soon(self.records.run)
+                tasks.start_soon(keep_checksums, self.library, self._has_work)
+                await self._live_once(self._instance(), ready)
+                while (live := await self._successor()) is not None:
+                    await self._live_once(live, ready)
+                self.jobs.close()
+                await self.counter.close()
+                self.library.close()
+                tasks.cancel_scope.cancel()
+        finally:
+            self._limit.cancel()
+        reason = self.ends_for
         if not self.succession.again:  # else a signal is for the process that this one becomes
             signals.ignore()
         self.log(f"ended: {reason}")
         self.log.close()
         return reason
 
-    async def _live_once(self, ready: anyio.Event | None) -> None:
+    def _instance(self) -> Instance:
+        return Instance(self.root, self.settings, self.backend, self.store, self.clock, self.log)
+
+    async def _successor(self) -> Instance | None:
+        """The next instance of this process, None when it ends. Raises RootError, EndpointError, OSError."""
+        return await another(self._instance, lambda: self._ending is None, self._woken, self.log)
+
+    async def _live_once(self, live: Instance, ready: anyio.Event | None) -> None:
         """One instance from its socket to its end."""
-        live = self._live = Instance(self.root, self.settings, self.backend, self.store, self.clock, self.log)
+        self._live = live
         self._lost = False
         live.ownership.subscribe(self._on_ownership)
         live.devices.on_event(self._device_in_doubt, self._device_lost)
         async with anyio.create_task_group() as own:
             await own.start(live.ownership.run)
             own.start_soon(live.listener.serve, self.server.serve)
-            live.publish()
+            first = ready is not None and not ready.is_set()
+            try:
+                live.publish()
+            except OSError as error:
+                if first:
+                    raise  # one that cannot be found is not started; a later one is put there at the next look
+                self.log(f"the record could not be written: {error}")
             notify("READY=1")
             self.log(f"instance {live.id} serves {self.backend} at {live.endpoint}")
-            if ready is not None and not ready.is_set():
+            if first and ready is not None:
                 ready.set()
                 if self._talks:
                     self._say_what(live)
@@ -161,12 +184,13 @@ class Daemon:
         return self._ending is not None
 
     @property
-    def _reason(self) -> str:
-        return self._ending[0] if self._ending is not None else "stop"
+    def ends_for(self) -> str:
+        """Why it is ending, or will between two turns; "" while it goes on. For those who come meanwhile."""
+        return self._ending[0] if self._ending is not None else self.succession.wanted
 
     async def _until_over(self) -> None:
         while self._ending is None and not self._lost:
-            await self._wake.wait()
+            await self._woken()
 
     async def _after_loss(self, live: Instance) -> None:
         """The worker is killed and seen gone; then this process goes on as another instance."""
@@ -181,16 +205,19 @@ class Daemon:
     async def _close(self, live: Instance) -> None:
         assert self._ending is not None
         reason, drain = self._ending
+        self.server.changed()
         self.log(f"ending: {reason}")
         if not self.succession.again:
             notify("STOPPING=1")
         await self.slot.close(drain)
         await self.records.flush()
         await self._say_goodbye()
-        await live.leave(reason)
+        await live.leave(self._ending[0])
 
     async def _say_goodbye(self) -> None:
-        """Close the connections; what was answered already is still written, for a bounded time."""
+        """Close the connections, once whoever waits has been answered: nobody is told an end by the end of a file."""
+        with anyio.move_on_after(GOODBYE_SECONDS):
+            await self.server.answered()
         self.server.close()
         with anyio.move_on_after(GOODBYE_SECONDS):
             await self.server.all_gone()
@@ -202,11 +229,20 @@ class Daemon:
         print(f"modeld {self.version} serves {self.backend} at {live.endpoint}{beside}", flush=True)  # noqa: T201
 
     def end(self, reason: str, drain: float | None = None) -> None:
-        """Begin to end. A second call shortens the drain."""
+        """Begin to end. A second call shortens the drain, and its reason counts where it wishes something else."""
         limit = self.settings.shutdown_drain if drain is None else drain
+        if self._ending is not None:
+            limit = min(0.0 if drain is None else drain, self._ending[1])
+            self.slot.shorten(limit)
+            if (reason in STOPS) == (self._ending[0] in STOPS):
+                reason = self._ending[0]
         self.succession.asked_to(reason)
-        self._ending = self._ending or (reason, limit)
+        self._ending = (reason, limit)
+        self._limit.set(limit + ENDING_SECONDS)
         self._wake_up()
+
+    async def _woken(self) -> None:
+        await self._wake.wait()
 
     def _wake_up(self) -> None:
         wake, self._wake = self._wake, anyio.Event()
@@ -221,7 +257,7 @@ class Daemon:
     async def _mend(self, live: Instance) -> None:
         try:
             await live.mend(self.log)
-        except (OSError, ModeldError) as error:
+        except (OSError, ModeldError, EndpointError) as error:
             self.log(f"the endpoint could not be put back: {error}")
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -342,16 +378,7 @@ class Daemon:
         """For operations on what is resident: beside a living owner they are its business. Raises NotOwner."""
         if self.role == "standby":
             look = self.live.ownership.last_look
-            record = look.record if look is not None else None
-            winner = (
-                None
-                if record is None
-                else {
-                    "instance": record.instance,
-                    "endpoint": str(record.meta.get("endpoint", "")),
-                }
-            )
-            raise NotOwner(owner=winner)
+            raise NotOwner(owner=winner_of(look.record if look is not None else None))
 
     def status(self) -> api.Status:
         """See modeld.status."""
@@ -361,23 +388,14 @@ class Daemon:
 
     async def inventory(self, *, live_only: bool) -> api.LibraryResult:
         """The library's rows with the live state; `live_only`: those that this daemon can serve."""
-        from modeld.engine.backends import available
-        from shared.catalog.advertised.capability import Serveable
-        from shared.catalog.advertised.rows import Live, library_rows, picker_rows
-
         if self.clock.awake() - self._refreshed > REFRESH_SECONDS:
             self._refreshed = self.clock.awake()
             self.library.refresh()
-        entries = await anyio.to_thread.run_sync(self.library.rows)
-        live = Live(
-            serveable=Serveable(backend=self.backend, standing="live"),
-            status=self.status(),
-            engines=frozenset(one.backend for one in available() if one.importable),
-            fits=await anyio.to_thread.run_sync(fit_texts, entries, self.settings, self.slot.loads.given_back()),
-            rejected=self.slot.loads.rejections.reasons(),
+        loads = self.slot.loads
+        given_back, rejected = loads.given_back(), loads.rejections.reasons()
+        return await listed(
+            self.library, self.settings, self.status(), given_back=given_back, rejected=rejected, live_only=live_only
         )
-        rows = picker_rows(entries, live) if live_only else library_rows(entries, live)
-        return api.LibraryResult(rows=rows, complete=self.library.complete, problems=self.library.problems)
 
 
 def reexecute(arguments: list[str]) -> None:

@@ -6,16 +6,19 @@ A process that lost the lease goes on as a new instance: an instance never owns 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import anyio
 import msgspec
 
 from modeld.owner.devices import Devices
 from modeld.owner.ownership import Ownership
 from shared.endpoint.endpoint import listen
+from shared.endpoint.faults import EndpointError
 from shared.endpoint.folder import runtime_folder, user_folder
+from shared.errors import ModeldError
 from shared.lease import files
 from shared.lease.presence import Presence
 from shared.lease.process import identity
@@ -28,6 +31,10 @@ if TYPE_CHECKING:
     from shared.clock import Clock
     from shared.paths import DataRoot
     from shared.settings import Settings
+
+#: How long and how often a process whose data root is in the way of itself tries to live on. Seconds.
+REVIVE_SECONDS = 600.0
+REVIVE_POLL = 1.0
 
 
 class Instance:
@@ -107,3 +114,30 @@ class Instance:
         await self.ownership.release(reason)
         self.presence.withdraw(reason, self._clock.wall())
         self.listener.close()
+
+
+async def another(
+    make: Callable[[], Instance],
+    wanted: Callable[[], bool],
+    woken: Callable[[], Awaitable[None]],
+    log: Callable[[str], None],
+) -> Instance | None:
+    """The instance that follows in this process, None once none is `wanted`.
+
+    What stands in the place of the data root may be taken away again: it is tried for REVIVE_SECONDS. Raises RootError,
+    EndpointError, OSError after that.
+    """
+    deadline = anyio.current_time() + REVIVE_SECONDS
+    told = ""
+    while wanted():
+        try:
+            return make()
+        except (ModeldError, EndpointError, OSError) as error:
+            if anyio.current_time() > deadline:
+                raise
+            if str(error) != told:
+                told = str(error)
+                log(f"no instance can be made, it is tried again: {told}")
+        with anyio.move_on_after(REVIVE_POLL):
+            await woken()
+    return None

@@ -27,6 +27,7 @@ def build(daemon: Daemon) -> api.Status:
         generation=state.generation,
         active=active,
         version=__version__,
+        ending=daemon.ends_for,
         endpoint=daemon.endpoint,
         busy=busy_of(slot),
         queue=_queue(slot),

@@ -11,6 +11,9 @@ from shared.diagnosis.installed import Installed
 if TYPE_CHECKING:
     from modeld.daemon import Daemon
 
+#: Reasons after which this process does not come back, whatever was asked before.
+STOPS = frozenset({"stop", "shutdown", "duplicate"})
+
 
 class Succession:
     """`again` says whether this process becomes a fresh one at its end, instead of ending."""
@@ -19,24 +22,31 @@ class Succession:
         self._daemon = daemon
         self._installed = Installed()
         self.again = False
+        #: The reason of an end that waits for the running turn, "" without one.
+        self.wanted = ""
 
     def end(self, reason: str, patience: float, *, again: bool = False) -> None:
         """End between two turns: the running one ends by itself, within `patience` seconds; what waits keeps its place
         until then and finds the next owner.
         """
         self.again = self.again or again
-        self._daemon.slot.spawn(self._between_turns(reason, patience))
+        self.wanted = reason
+        if self._daemon.ending:
+            self._daemon.end(reason, patience)  # that end goes on, for this reason
+        else:
+            self._daemon.slot.spawn(self._between_turns(reason, patience))
 
     async def _between_turns(self, reason: str, patience: float) -> None:
         slot = self._daemon.slot
         slot.frozen = True
         with anyio.move_on_after(patience):
             await slot.until_free()
-        self._daemon.end(reason, 0.0)
+        if not self._daemon.ending:  # else somebody wished otherwise meanwhile
+            self._daemon.end(reason, 0.0)
 
     def asked_to(self, reason: str) -> None:
         """A stop is a stop, whatever was asked before."""
-        self.again = self.again and reason not in ("stop", "shutdown")
+        self.again = self.again and reason not in STOPS
 
     def look(self) -> None:
         """The files may have been exchanged by an upgrade: then a fresh process starts from them. One stat."""

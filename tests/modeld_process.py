@@ -154,6 +154,7 @@ class Modeld:
 
     def __init__(self, root: DataRoot, backend: str = "scripted", **environ: str) -> None:
         self.root = root
+        self.said = root.path / "said.log"
         self.backend = backend
         # one engine thread: two of them spin at each other's barriers while other tests run
         self.environ = {**os.environ, "MODELD_THREADS": "1", **environ}
@@ -161,7 +162,6 @@ class Modeld:
 
     async def start(self, seconds: float = LONG) -> None:
         command = [sys.executable, "-P", "-m", "modeld", "serve", "--quiet", "--backend", self.backend]
-        self.said = self.root.path / "said.log"
         with self.said.open("ab") as output:
             self.process = subprocess.Popen(
                 command, env=self.environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output

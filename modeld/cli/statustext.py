@@ -22,6 +22,7 @@ def text(status: api.Status) -> str:
             *_model(status),
             *_work(status),
             *_memory(status.memory),
+            *([f"ending     {status.ending}"] if status.ending else []),
             *_notes(status),
             f"clients    {status.clients} connected, {counted(status.sessions, 'session')}",
             *_last(status),

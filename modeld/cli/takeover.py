@@ -28,7 +28,7 @@ async def hand_over(context: Context, old: Connection, backend: str | None, pati
         return codes.FAILED
     limit = context.settings.queue_wait if patience is None else patience
     await _ask(context, old.target, limit)
-    if not await gone(old.target, limit + ENDING_SECONDS):
+    if not await gone(context, old.target, limit + ENDING_SECONDS):
         print(f"modeld: {running.version} (pid {old.target.pid}) does not let go; see `modeld logs`", file=sys.stderr)
         return codes.FAILED
     print(f"modeld {__version__} took over from {running.version} (pid {mine.pid}, backend {mine.backend})")

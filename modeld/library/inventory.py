@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import anyio
@@ -11,6 +11,7 @@ import anyio.to_thread
 from modeld.memory.policy import DeviceMemory, reserve_bytes
 from modeld.memory.probe import host_memory
 from shared.catalog.advertised import fit
+from shared.protocol import api
 
 if TYPE_CHECKING:
     from shared.catalog.entry import ModelEntry
@@ -48,3 +49,29 @@ async def keep_checksums(library: Library, busy: Callable[[], bool]) -> None:
         await anyio.sleep(CHECKSUM_PAUSE)
         if not busy():
             await anyio.to_thread.run_sync(library.compute_checksums, busy)
+
+
+async def listed(
+    library: Library,
+    settings: Settings,
+    status: api.Status,
+    *,
+    given_back: int,
+    rejected: Mapping[str, str],
+    live_only: bool,
+) -> api.LibraryResult:
+    """The library's rows with the live state; `live_only`: those that this daemon can serve. `given_back` in bytes."""
+    from modeld.engine.backends import available
+    from shared.catalog.advertised.capability import Serveable
+    from shared.catalog.advertised.rows import Live, library_rows, picker_rows
+
+    entries = await anyio.to_thread.run_sync(library.rows)
+    live = Live(
+        serveable=Serveable(backend=status.backend, standing="live"),
+        status=status,
+        engines=frozenset(one.backend for one in available() if one.importable),
+        fits=await anyio.to_thread.run_sync(fit_texts, entries, settings, given_back),
+        rejected=rejected,
+    )
+    rows = picker_rows(entries, live) if live_only else library_rows(entries, live)
+    return api.LibraryResult(rows=rows, complete=library.complete, problems=library.problems)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 
 import anyio
 import anyio.abc
@@ -16,6 +16,7 @@ import anyio.to_thread
 import msgspec
 
 from modeld.owner import previous_worker as predecessor
+from modeld.owner.coordination import Coordination
 from modeld.owner.process_exit_watch import DeathWatch
 from modeld.owner.standby import Standby
 from modeld.owner.trace import Trace
@@ -37,22 +38,6 @@ OwnershipEvent = Literal["acquired", "renewed", "freeze", "thaw", "lost", "relea
 RELEASE_WAIT = 5.0
 
 T = TypeVar("T")
-
-
-class Coordination(Protocol):
-    """What an ownership needs of the store. Blocking."""
-
-    def stored_epoch(self) -> int:
-        """The highest epoch that the database knows, 0 without a database. Raises RootError."""
-        ...
-
-    def take_over(self, instance: str, epoch: int) -> None:
-        """Write the owner row; everything of older owners is refused from here on. Raises ModeldError."""
-        ...
-
-    def let_go(self) -> None:
-        """Stop writing."""
-        ...
 
 
 class Epoch(msgspec.Struct, frozen=True, kw_only=True):
@@ -300,7 +285,7 @@ class Ownership:
                 look, self.instance, ttl=self._ttl, meta=msgspec.to_builtins(self.meta), floor=floor
             )
             if taken is None:
-                raise NotOwner(owner=_winner(self._contender.look().record))
+                raise NotOwner(owner=winner_of(self._contender.look().record))
         except OSError as error:
             disk.explain(error, self._root.owner)
         self._begin(taken)
@@ -403,7 +388,8 @@ class _Attempt:
         self.error: ModeldError | None = None
 
 
-def _winner(record: LeaseRecord | None) -> dict[str, str] | None:
+def winner_of(record: LeaseRecord | None) -> dict[str, str] | None:
+    """Whom NotOwner names: the owner of that record, None where nobody holds it."""
     if record is None or record.released is not None:
         return None
     return {"instance": record.instance, "endpoint": meta_of(record).endpoint}

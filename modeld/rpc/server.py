@@ -65,6 +65,7 @@ class Server:
         self._push: asyncio.TimerHandle | None = None
         self._pushed_at = -1e9
         self._left = anyio.Event()
+        self._answered = anyio.Event()
 
     # --- counts --------------------------------------------------------------------------------
 
@@ -82,6 +83,15 @@ class Server:
         while self._connections:
             await self._left.wait()
 
+    async def answered(self) -> None:
+        """Until nobody waits for an answer."""
+        while any(one.peer is not None and one.peer.running for one in self._connections.values()):
+            await self._answered.wait()
+
+    def _note_answered(self) -> None:
+        answered, self._answered = self._answered, anyio.Event()
+        answered.set()
+
     @property
     def sessions(self) -> int:
         """Open handles."""
@@ -95,7 +105,10 @@ class Server:
         connection = Connection(self._next)
 
         async def on_request(call: Call) -> Any:
-            return await self._answer(connection, call)
+            try:
+                return await self._answer(connection, call)
+            finally:  # once the answer has been put
+                asyncio.get_running_loop().call_soon(self._note_answered)
 
         peer = connection.peer = Peer(
             stream,
@@ -159,6 +172,7 @@ class Server:
             role=self._daemon.role,
             backend=self._daemon.backend,
             version=self._daemon.version,
+            ending=self._daemon.ends_for,
             capabilities={"methods": sorted(api.METHODS)},
         )
 

@@ -81,6 +81,7 @@ class Slot:
         self.resident_since = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = anyio.Event()
+        self._drain: anyio.CancelScope | None = None
         self._scheduling = False
         self._failing: dict[int, Callable[[ModeldError], None]] = {}
         self._changed = anyio.Event()
@@ -108,7 +109,7 @@ class Slot:
         """Refuse new work, let the running one end for `drain` seconds, cancel it, close the worker."""
         self.frozen = True
         self.desk.refuse_waiting(lambda: NotOwner(owner=None))
-        with anyio.move_on_after(drain):
+        with anyio.move_on_after(drain) as self._drain:
             while self.desk.current is not None:
                 await self._changed.wait()
         if (running := self.desk.current) is not None:
@@ -119,6 +120,11 @@ class Slot:
         self.feed(ev.ShutdownAsked())
         await self._settle()
         self._stopping.set()
+
+    def shorten(self, drain: float) -> None:
+        """Of an end that has begun: let what runs go on for `drain` seconds at most, from now."""
+        if self._drain is not None:
+            self._drain.deadline = min(self._drain.deadline, anyio.current_time() + drain)
 
     async def until_free(self) -> None:
         """Until nothing runs. What is `frozen` meanwhile gets nothing new."""

@@ -63,6 +63,8 @@ class HelloResult(Value, kw_only=True):
     role: Role
     backend: str
     version: str
+    #: Why it is about to end (`stop`, `restart`, ...), "" while it goes on.
+    ending: str = ""
     capabilities: dict[str, Any] = {}
 
 
@@ -585,6 +587,7 @@ class Status(Value, omit_defaults=False, kw_only=True):
     abandoned_turns: int = 0
     hint_model: str | None = None
     worker_pid: int | None = None
+    ending: str = ""
     rejected: list[Rejected] = []
 
 

@@ -62,6 +62,7 @@ def serve(backend: str | None, *, quiet: bool, arguments: list[str]) -> int:
 
     from modeld.daemon import Daemon, reexecute
     from modeld.engine.backends import choose, is_outside
+    from modeld.limit import leave
     from shared.diagnosis.defect import Places
     from shared.paths import config_file, data_root
     from shared.settings import load_settings
@@ -79,4 +80,5 @@ def serve(backend: str | None, *, quiet: bool, arguments: list[str]) -> int:
 
     if anyio.run(run):
         reexecute(arguments)
+    leave(0)
     return 0

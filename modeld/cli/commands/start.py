@@ -9,24 +9,28 @@ import time
 import anyio
 import anyio.to_thread
 
+from modeld.cli.commands.stop import ENDING_SECONDS, gone
 from modeld.cli.context import Context
-from modeld.cli.spawn import launch
+from modeld.cli.spawn import READY_SECONDS, launch
 from modeld.cli.takeover import hand_over
 from modeld.client import Connection
 from shared import codes
-from shared.client.locate import target_of, targets
+from shared.client.locate import Target, target_of, targets
 from shared.diagnosis.remedy import called, install_command
 from shared.diagnosis.version_order import is_older
 from shared.errors import BackendUnavailable, DaemonError, DaemonUnreachable, ModeldError
 from shared.lease import presence
+from shared.lease.process import identity
 from shared.lease.pulse import PULSE_SECONDS
-from shared.lease.reader import PresenceView, survey
+from shared.lease.reader import PresenceView, Survey, survey
 from shared.protocol import api
 from shared.version import __version__
 
 #: Beyond the time between two looks of a living instance at its own records.
 _MEND_GRACE = 2.0
 _MEND_POLL = 0.1
+#: How long one that closed a connection unanswered may still take to be gone. Seconds.
+DOOR_SECONDS = 2.0
 
 
 def main(options: argparse.Namespace) -> int:
@@ -49,20 +53,64 @@ async def start(context: Context, backend: str | None) -> int:
 
 
 async def _running(context: Context) -> Connection | None:
-    """A greeted connection to a modeld that lives. One that lives and does not answer is not started over."""
-    found = await anyio.to_thread.run_sync(survey, context.root)
-    failure: DaemonError | None = None
-    for target in targets(found):
-        try:
-            async with await Connection.open(target, context.settings) as connection:
-                return connection
-        except DaemonUnreachable as error:
-            failure = failure or error
-        except DaemonError:
-            continue  # proven: nobody listens there
-    if failure is not None:
-        raise failure
+    """A greeted connection to a modeld that lives and goes on. One that is ending is waited for; one that lives and
+    does not answer is not started over.
+    """
+    deadline = anyio.current_time() + context.settings.shutdown_drain + ENDING_SECONDS + READY_SECONDS
+    told = False
+    while True:
+        found = await anyio.to_thread.run_sync(survey, context.root)
+        ending: Target | None = None
+        failure: tuple[Target, DaemonError] | None = None
+        for target in targets(found):
+            try:
+                async with await Connection.open(target, context.settings) as connection:
+                    if not connection.hello.ending:
+                        return connection
+                    ending = ending or target
+            except DaemonUnreachable as error:
+                failure = failure or (target, error)
+            except DaemonError:
+                continue  # proven: nobody listens there
+        left = deadline - anyio.current_time()
+        if ending is not None and left > 0:
+            if not told:
+                told = True
+                print(f"modeld: pid {ending.pid} is ending; waiting for it", file=sys.stderr)
+            if await gone(context, ending, left):
+                await _back(context, ending)
+                continue
+        if ending is not None:
+            hint = f"pid {ending.pid} was asked to end and does not; `{called('modeld')} stop` ends it by force"
+            raise DaemonUnreachable(hint=hint, retryable=True)
+        between = _between_instances(found)
+        if failure is None and between is not None and left > 0:
+            await _back(context, between)
+            continue
+        if failure is None:
+            return None
+        # one that closed the door was at its very end
+        if left <= 0 or not await gone(context, failure[0], DOOR_SECONDS):
+            raise failure[1]
+        await _back(context, failure[0])
+
+
+def _between_instances(found: Survey) -> Target | None:
+    """A process whose instance has ended and that is about to be found as a fresh one."""
+    for view in found.instances:
+        if view.ended_reason in ("restart", "upgrade") and identity.same_process(view.pid, view.start_token):
+            return target_of(view)
     return None
+
+
+async def _back(context: Context, ended: Target) -> None:
+    """A process that becomes a fresh one at its end is given the time to say so."""
+    with anyio.move_on_after(READY_SECONDS):
+        while identity.same_process(ended.pid, ended.start_token):
+            found = await anyio.to_thread.run_sync(survey, context.root)
+            if any(view.instance != ended.instance for view in found.living):
+                return
+            await anyio.sleep(_MEND_POLL)
 
 
 async def _mended(context: Context) -> Connection | None:

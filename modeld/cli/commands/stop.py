@@ -40,8 +40,9 @@ async def stop(context: Context, drain: float | None) -> int:
     failed = 0
     for target in living:
         asked = await _ask(context, target, drain)
-        if await gone(target, limit if asked else 1.0) or await _force(target):
-            print(f"modeld stopped (pid {target.pid})")
+        if await gone(context, target, limit if asked else 1.0) or await _force(context, target):
+            again = "; another command has started it again" if _same(target) else ""
+            print(f"modeld stopped (pid {target.pid}){again}")
         else:
             print(f"modeld: pid {target.pid} does not end; see `modeld logs`", file=sys.stderr)
             failed += 1
@@ -60,20 +61,27 @@ async def _ask(context: Context, target: Target, drain: float | None) -> bool:
     return True
 
 
-async def gone(target: Target, limit: float) -> bool:
-    """Whether that process ends within `limit` seconds."""
+async def gone(context: Context, target: Target, limit: float) -> bool:
+    """Whether that instance ends within `limit` seconds: with its process, or by that becoming a fresh one."""
     with anyio.move_on_after(limit):
-        while _same(target):  # noqa: ASYNC110  another process's end has no event here
+        while _same(target):
+            if await anyio.to_thread.run_sync(_became_another, context, target, abandon_on_cancel=True):
+                return True
             await anyio.sleep(_POLL)
         return True
     return False
+
+
+def _became_another(context: Context, target: Target) -> bool:
+    mine = (view for view in survey(context.root).instances if view.instance == target.instance)
+    return any(view.ended_reason in ("restart", "upgrade") for view in mine)
 
 
 def _same(target: Target) -> bool:
     return identity.same_process(target.pid, target.start_token)
 
 
-async def _force(target: Target) -> bool:
+async def _force(context: Context, target: Target) -> bool:
     """Only a process that is proven the one in the record is ended: a pid alone may be anybody's."""
     if not target.start_token or not _same(target):
         return not _same(target)
@@ -83,6 +91,6 @@ async def _force(target: Target) -> bool:
     for number in numbers:
         if _same(target):
             os.kill(target.pid, number)
-        if await gone(target, 2.0):
+        if await gone(context, target, 2.0):
             return True
     return False
