@@ -391,11 +391,9 @@ class Daemon:
         if self.clock.awake() - self._refreshed > REFRESH_SECONDS:
             self._refreshed = self.clock.awake()
             self.library.refresh()
-        loads = self.slot.loads
-        given_back, rejected = loads.given_back(), loads.rejections.reasons()
-        return await listed(
-            self.library, self.settings, self.status(), given_back=given_back, rejected=rejected, live_only=live_only
-        )
+        rejected = self.slot.loads.rejections.reasons()
+        back = self.slot.loads.given_back()
+        return await listed(self.library, self.settings, self.status(), back, rejected, live_only=live_only)
 
 
 def reexecute(arguments: list[str]) -> None:

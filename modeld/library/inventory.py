@@ -55,9 +55,9 @@ async def listed(
     library: Library,
     settings: Settings,
     status: api.Status,
-    *,
     given_back: int,
     rejected: Mapping[str, str],
+    *,
     live_only: bool,
 ) -> api.LibraryResult:
     """The library's rows with the live state; `live_only`: those that this daemon can serve. `given_back` in bytes."""
