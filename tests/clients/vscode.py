@@ -33,7 +33,9 @@ _BROWSER_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 START_SECONDS = 180.0
 STEP_SECONDS = 90.0
 #: what makes the world of a user, and may be set for the bridge
-WORLD = ("MODELD_DATA_ROOT", "MODELD_MODEL_FOLDERS", "MODELD_BACKEND", "MODELD_TURN_TOKENS", ENGINE_VARIABLE)
+WORLD = (
+    "MODELD_DATA_ROOT", "MODELD_CONFIG", "MODELD_MODEL_FOLDERS", "MODELD_BACKEND", "MODELD_TURN_TOKENS", ENGINE_VARIABLE
+)  # fmt: skip
 #: nothing may come up by itself, nothing may call home
 QUIET: dict[str, Any] = {
     "workbench.startupEditor": "none",
