@@ -30,6 +30,7 @@ from shared.errors import (
 from shared.protocol import api
 from shared.text.nesting import decode_json
 from shared.text.secret import Cleaner, Secret, proxy_secrets
+from shared.text.shown import NAME_MOST
 
 if TYPE_CHECKING:
     import httpx2
@@ -269,10 +270,11 @@ def named_models(provider: Provider) -> list[RemoteModel]:
 
 
 def listed_entries(body: Any) -> list[dict[str, Any]]:
-    """The models of a list that have a name; whatever else the body holds is none."""
+    """The models of a list that have a name (of bearable length); whatever else the body holds is none."""
     data = body.get("data") if isinstance(body, dict) else None
     entries = data if isinstance(data, list) else []
-    return [entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
+    named = [entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
+    return [entry for entry in named if 0 < len(entry["id"]) <= NAME_MOST]
 
 
 def _remote(provider: Provider, name: str, context: int) -> RemoteModel:

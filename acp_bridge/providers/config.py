@@ -75,7 +75,7 @@ def _entries(file: Path) -> dict[str, Any]:
 
 def _provider(name: str, entry: object, file: Path) -> Provider:
     where = f"providers.{name}"
-    if not re.match(NAME_PATTERN, name):
+    if not re.fullmatch(NAME_PATTERN, name):
         raise SettingInvalid(name=where, source=str(file), reason="letters, digits, dots, - and _ only")
     try:
         provider = msgspec.convert(entry, Provider)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_bridge.providers.client import request_body
+from acp_bridge.providers.client import listed_entries, request_body
 from acp_bridge.providers.config import read_providers
 from acp_bridge.providers.keys import key_of
 from acp_bridge.providers.stream import StreamReader
@@ -137,3 +137,8 @@ def test_what_a_turn_asks_for_is_in_the_request() -> None:
     assert body("none", tools)["tool_choice"] == "none"
     for choice, offered in ((None, tools), ("auto", tools), ("required", [])):
         assert "tool_choice" not in body(choice, offered)
+
+
+@pytest.mark.parametrize("odd", ["", "x" * 100_000, None, 7, ["a"]])
+def test_what_is_no_name_is_no_model_of_a_list(odd: object) -> None:
+    assert listed_entries({"data": [{"id": odd}, {"id": "big"}, "big"]}) == [{"id": "big"}]
