@@ -33,20 +33,23 @@ for path in walk_mutatable_files():
     data.load()
     for name, code in data.exit_code_by_key.items():
         status = status_by_exit_code[code]
-        lived = status not in NOTICED
-        found.append([str(path), name, status, get_diff_for_mutant(name, path=path) if lived else ""])
+        noticed = status in NOTICED or (status == "not checked" and name in KNOWN)
+        found.append([str(path), name, noticed, "" if noticed else get_diff_for_mutant(name, path=path)])
 print(json.dumps(found))
 """
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One small change of the code; `change` says which (`before => after`) where no test noticed it."""
+    """One small change of the code; `change` says which (`before => after`) where no test noticed it.
+    `name` is mutmut's own.
+    """
 
     module: str
     function: str
     noticed: bool
     change: str
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,10 +61,17 @@ class Group:
     tests: tuple[str, ...]
 
 
-def mutate(group: Group, *, children: int) -> list[Mutant]:
-    """Every mutant of the group's modules, tried. Takes minutes. Raises StepFailed where mutmut itself fails."""
+def mutate(group: Group, *, children: int, again: bool = False) -> list[Mutant]:
+    """Every mutant of the group's modules, tried; with `again` only those that nobody noticed in the last run.
+
+    Takes minutes. Raises StepFailed where mutmut itself fails.
+    """
+    before = {one.name: one for one in earlier(group.name) or ()} if again else {}
+    lived = [one.name for one in before.values() if not one.noticed]
+    if before and not lived:
+        return list(before.values())
     folder = _workspace(group)
-    command = [str(PYTHON), "-m", "mutmut", "run", "--max-children", str(children)]
+    command = [str(PYTHON), "-m", "mutmut", "run", "--max-children", str(children), *lived]
     log = WORK / f"{group.name}.log"
     environ = {**os.environ, "PYTEST_DEBUG_TEMPROOT": str(folder)}  # its own: pytest clears up after other runs too
     with log.open("wb") as sink:
@@ -78,7 +88,7 @@ def mutate(group: Group, *, children: int) -> list[Mutant]:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         tail = "\n".join(line for line in lines if "🎉" not in line)[-3000:]  # its count comes with every mutant
         raise StepFailed(f"{tail}\nmutmut failed for {group.name}. Its whole output is in {log}.")
-    mutants = _read(folder)
+    mutants = _read(folder, frozenset(one.name for one in before.values() if one.noticed))
     (WORK / f"{group.name}.json").write_text(json.dumps([asdict(one) for one in mutants]), encoding="utf-8")
     shutil.rmtree(folder)
     return mutants
@@ -115,14 +125,15 @@ def _settings(group: Group) -> str:
     return "\n[tool.mutmut]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
 
 
-def _read(folder: Path) -> list[Mutant]:
-    program = f"NOTICED = {sorted(NOTICED)!r}\n{_ASK}"
+def _read(folder: Path, known: frozenset[str]) -> list[Mutant]:
+    """What mutmut found; `known` were noticed before, and need not be tried again."""
+    program = f"NOTICED, KNOWN = {sorted(NOTICED)!r}, set({sorted(known)!r})\n{_ASK}"
     done = subprocess.run([str(PYTHON), "-c", program], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise StepFailed(f"{done.stderr}\nThe results of mutmut could not be read; is it a version that changed them?")
     return [
-        Mutant(module=Path(path).as_posix(), function=_function(name), noticed=status in NOTICED, change=_change(diff))
-        for path, name, status, diff in json.loads(done.stdout)
+        Mutant(Path(path).as_posix(), _function(name), noticed=noticed, change=_change(diff), name=name)
+        for path, name, noticed, diff in json.loads(done.stdout)
     ]
 
 
