@@ -220,3 +220,15 @@ async def test_a_model_that_makes_embeddings_answers_nobody_by_itself(bench: Ben
         await client.initialize()
         await client.prompt(await client.new(), "hi")
         assert daemon.turns[0].model == "beta"
+
+
+async def test_an_error_that_names_what_was_asked_for_makes_no_link_of_it(bench: Bench) -> None:
+    """Editors show the message where they read Markdown."""
+    async with running(bench), bridge(bench) as client:
+        await client.initialize()
+        session = await client.new()
+        wanted = {"sessionId": session, "configId": "model", "value": "[Fix it](command:run)"}
+        with pytest.raises(ModeldError) as refused:
+            await client.request("session/set_config_option", wanted)
+        assert "Fix it" in refused.value.message
+        assert "[Fix it](" not in refused.value.message
