@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from shared.diagnosis import remedy  # noqa: E402 - after the path
 
 #: Extras of the product; `dev` and `docs` never reach a user.
-EXTRAS = ("", "llama", "openvino", "remote", "mcp")
+EXTRAS = ("", *remedy.EXTRAS)
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 

@@ -122,7 +122,7 @@ REASONS: dict[str, str] = {
     "status_interval": "least time between two status pushes to one client",
     "gap_wait": "how long a turn waits visibly for a restarting daemon",
     "template_deadline": "longest time a chat template may take to render",
-    "backend": "auto, llama, openvino or none",
+    "backend": f"auto, {', '.join(BACKENDS)} or none",
     "model_folders": "folders searched for models besides the store and the known places",
     "threads": "engine threads; 0 means the physical cores this process may use",
     "speculation": "llama.cpp: answers that repeat their conversation are guessed from it, a few tokens at once",

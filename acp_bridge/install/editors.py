@@ -126,6 +126,13 @@ EDITORS: dict[str, Callable[[Surroundings, Wanted], Plan]] = {
 }
 
 
+#: Where editors that list agents under `agent_servers` keep them.
+AGENT_SERVERS: dict[str, Callable[[Surroundings], Path]] = {
+    "zed": places.zed_settings,
+    "jetbrains": places.jetbrains_settings,
+}
+
+
 def _settings(wanted: Wanted, usual: Path, path: tuple[str, ...], value: Any, hint: str) -> Plan:
     file = wanted.settings or usual
     before = _current(file)
@@ -162,7 +169,8 @@ def configured(around: Surroundings) -> dict[str, tuple[Path, list[str] | None]]
     from acp_bridge.install.jsonc import read
 
     found: dict[str, tuple[Path, list[str] | None]] = {}
-    for name, file in (("zed", places.zed_settings(around)), ("jetbrains", places.jetbrains_settings(around))):
+    for name, settings_of in AGENT_SERVERS.items():
+        file = settings_of(around)
         text = _current(file)
         if text is None:
             continue

@@ -58,7 +58,7 @@ def unavailable(backend: str, reason: str) -> BackendUnavailable:
 
 def _hint(backend: str) -> str:
     if backend == "none":
-        return "start modeld with --backend llama or --backend openvino"
+        return f"start modeld with {' or '.join(f'--backend {name}' for name in BACKENDS)}"
     if backend not in BACKENDS:
         return "see `modeld doctor`"
     return f"install it with `{install_command(backend)}`{' (needs a C++ compiler)' if backend == 'llama' else ''}"

@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from shared.backends import BACKENDS
 from shared.paths import DataRoot, home
 from shared.text.redact import Redactor
 from shared.text.secret import named_secrets, proxy_secrets
@@ -19,8 +20,7 @@ from shared.text.shown import escaped
 #: Distributions whose versions matter.
 DISTRIBUTIONS = (
     "modeld", "anyio", "jinja2", "jsonrpcclient", "lsprotocol", "msgspec", "platformdirs", "psutil", "pygls",
-    "llama-cpp-python", "openvino", "openvino-genai", "openvino-tokenizers", "pillow", "httpx2",
-    "mcp",
+    *(each.distribution for each in BACKENDS.values()), "openvino", "openvino-tokenizers", "pillow", "httpx2", "mcp",
 )  # fmt: skip
 
 

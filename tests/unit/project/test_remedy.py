@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from shared.backends import BACKENDS
 from shared.diagnosis import remedy
 
 pytestmark = pytest.mark.unit
@@ -75,3 +77,9 @@ def test_the_tool_that_made_the_environment_keeps_what_is_there(tmp_path: Path, 
 def test_nothing_is_added_to_what_uvx_throws_away(tmp_path: Path) -> None:
     told = remedy.install_command("openvino", prefix=tmp_path / "archive-v0" / "x1", has=has())
     assert told == "uv tool install 'modeld[openvino]'"
+
+
+def test_every_extra_that_is_told_can_be_installed() -> None:
+    project = Path(__file__).resolve().parents[3] / "pyproject.toml"
+    extras = tomllib.loads(project.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert {*BACKENDS} < {*remedy.EXTRAS} < {*extras}
