@@ -84,12 +84,12 @@ class Desk:
     def refuse_waiting(self, error: Callable[[], ModeldError]) -> None:
         """End everything that waits; what runs goes on."""
         for work, _ in list(self._works.values()):
-            if work is not self._current:
-                self.queue.remove(work.ticket.number)
+            if work is not self._current and self.queue.remove(work.ticket.number):
                 self._finish_stopped(work, error())
 
     def stop_all(self, error: Callable[[], ModeldError]) -> None:
         """End everything, what runs included."""
+        self.refuse_waiting(error)
         for work, _ in list(self._works.values()):
             work.stop("", error())
 

@@ -20,11 +20,14 @@ STEP_FRACTION = 4
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """One look: how the lease stands, and the highest record where there is one."""
+    """One look: how the lease stands, and the highest record where there is one; `under` is the lease file that the
+    copy outside contradicts.
+    """
 
     standing: Standing
     sighting: Sighting | None = None
     unmoved: float = 0.0
+    under: Sighting | None = None
 
     @property
     def record(self) -> LeaseRecord | None:
@@ -45,6 +48,13 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     standing: Standing = "none"
 
 
+class _Watch:
+    """How long one record was seen to stand still."""
+
+    def __init__(self) -> None:
+        self.seen: Watched | None = None
+
+
 class Contender:
     """Watches the lease of one data root for one instance. One thread at a time.
 
@@ -57,26 +67,42 @@ class Contender:
         self.me = me
         self._clock = clock
         self._usual_ttl = usual_ttl
-        self._watched: Watched | None = None
+        self._here = _Watch()
+        self._outside = _Watch()
         #: The epoch that the database knows. Records below it are not the last ones.
         self.floor = 0
 
     def look(self) -> Look:
-        """Judge the highest lease file now. Raises OSError where it cannot be read: nothing is known then."""
-        sighting = policy.missing(self.folder.sight(), self.floor)
+        """Judge the highest lease file now, and the owner's copy outside where that one contradicts it: the lease is
+        free when both say so. Raises OSError where it cannot be read: nothing is known then.
+        """
+        found = self.folder.sight()
+        copy = self.folder.sight_outside(found)
+        if copy is None or copy.above < self.floor:
+            found = policy.missing(found, self.floor)
+        if copy is None or (found is not None and found.record is not None):
+            look = self._judge(found, self._here)
+            if copy is None or not policy.may_take(look.standing):
+                return look
+            under = found
+        else:
+            under = None
+        return msgspec.structs.replace(self._judge(copy, self._outside), under=under)
+
+    def _judge(self, sighting: Sighting | None, watch: _Watch) -> Look:
         if sighting is None:
-            self._watched = None
+            watch.seen = None
             return Look(standing="none")
         ttl = sighting.ttl if sighting.ttl is not None else self._usual_ttl
-        self._watched = policy.observe(self._watched, sighting.mark, self._clock.awake(), ttl / STEP_FRACTION)
+        seen = watch.seen = policy.observe(watch.seen, sighting.mark, self._clock.awake(), ttl / STEP_FRACTION)
         record = sighting.record
         alive = (
             liveness(record.pid, record.start_token)
             if record is not None and record.released is None and policy.can_prove(record.identity, self.me)
             else "unknown"
         )
-        standing = policy.judge(sighting, self._watched.unmoved, self.me, alive, self._usual_ttl)
-        return Look(standing=standing, sighting=sighting, unmoved=self._watched.unmoved)
+        standing = policy.judge(sighting, seen.unmoved, self.me, alive, self._usual_ttl)
+        return Look(standing=standing, sighting=sighting, unmoved=seen.unmoved)
 
     def take(self, look: Look, instance: str, *, ttl: float, meta: dict[str, Any], floor: int = 0) -> Taken | None:
         """Try to become the owner after `look`; None when the lease is held or somebody was faster.
@@ -111,7 +137,7 @@ class Contender:
             return None
         crash_point("acquire.created")
         try:
-            if not self._confirmed(created, judged) or self._clock.awake() >= started + policy.validity(ttl):
+            if not self._confirmed(created, look) or self._clock.awake() >= started + policy.validity(ttl):
                 self._withdraw(created)
                 return None
             crash_point("acquire.confirmed")
@@ -124,11 +150,13 @@ class Contender:
         before = judged.record if judged is not None else None
         return Taken(record=record, started=started, before=before, standing=look.standing)
 
-    def _confirmed(self, record: LeaseRecord, judged: Sighting | None) -> bool:
+    def _confirmed(self, record: LeaseRecord, look: Look) -> bool:
         epochs = self.folder.epochs()
-        if judged is None:
+        if look.sighting is None:
             return policy.confirmed(record.epoch, epochs, None, None)
-        return policy.confirmed(record.epoch, epochs, judged.mark, self.folder.mark(judged))
+        if look.under is not None and self.folder.mark(look.under) != look.under.mark:
+            return False
+        return policy.confirmed(record.epoch, epochs, look.sighting.mark, self.folder.mark(look.sighting))
 
     def _withdraw(self, record: LeaseRecord) -> None:
         """Say of an epoch that was created that it is not used. It stays a claim: see policy.judge."""

@@ -98,11 +98,19 @@ class LeaseFolder:
         return list_epochs(self.root)
 
     def sight(self) -> Sighting | None:
-        """The highest lease record, here or in the copy outside. None when there has never been one.
+        """The highest lease file. None when there has never been one.
 
         Raises OSError when it cannot be read: that is no statement about the owner.
         """
-        return policy.newest(sight(self.root), self._copy.sight() if self._copy is not None else None)
+        return sight(self.root)
+
+    def sight_outside(self, found: Sighting | None) -> Sighting | None:
+        """The copy outside, as a sighting at the epoch of `found`, where it knows better than that one."""
+        copy = self._copy.sight() if self._copy is not None else None
+        if copy is None or not policy.contradicts(copy, found):
+            return None
+        epoch = found.epoch if found is not None else 0
+        return msgspec.structs.replace(copy, epoch=epoch, mark=msgspec.structs.replace(copy.mark, epoch=epoch))
 
     def mark(self, judged: Sighting) -> Mark | None:
         """What stands now where `judged` was seen, or None when it is not there."""

@@ -99,17 +99,18 @@ def is_elsewhere(record: LeaseRecord | PresenceRecord, here: str, boot_id: str) 
     return bool(record.root and here and boot_id) and record.boot_id == boot_id and record.root != here
 
 
-def newest(found: Sighting | None, copy: Sighting | None) -> Sighting | None:
-    """What counts of the highest lease file and of the copy outside: the higher epoch; of a folder whose records are
-    gone, or are about another folder, only the copy.
+def contradicts(copy: Sighting | None, found: Sighting | None) -> bool:
+    """Whether the copy outside knows better than the highest lease file: of a folder whose records are gone, cannot
+    be read or are about another folder; and of one whose records are older than the copy, or of the same epoch by
+    another instance. In the order of our writes the file is never behind the copy.
     """
     if copy is None:
-        return found
-    speaks = found is not None and found.epoch and not found.elsewhere
-    if found is None or not speaks or copy.above > found.epoch:
-        epoch = found.epoch if found is not None else 0
-        return msgspec.structs.replace(copy, epoch=epoch, mark=msgspec.structs.replace(copy.mark, epoch=epoch))
-    return found
+        return False
+    if found is None or found.record is None:
+        return True
+    if copy.record is None or copy.above != found.epoch:
+        return copy.above > found.epoch
+    return copy.record.instance != found.record.instance or copy.mark.sequence > found.mark.sequence
 
 
 def missing(found: Sighting | None, floor: int) -> Sighting | None:

@@ -364,7 +364,7 @@ AS_NOBODY = """
 import os, sys
 from pathlib import Path
 from shared.errors import ModeldError
-from shared.lease import files, identity, reader
+from shared.lease import files, reader
 from shared.lease.contender import Contender
 from shared.paths import DataRoot
 import shared.lease.disk

@@ -252,3 +252,59 @@ def test_a_standby_steps_in_after_a_crash_and_never_after_a_wish() -> None:
     assert policy.was_crash("expired", None)
     assert not policy.was_crash("held", sighting(other()).record)
     assert not policy.was_crash("none", None)
+
+
+# --- what stands outside, and what is missing ---
+
+
+def _seen(epoch: int, instance: str = "o", sequence: int = 4) -> Sighting:
+    record = LeaseRecord(instance=instance, epoch=epoch, pid=1, sequence=sequence)
+    return Sighting(epoch=epoch, mark=Mark(epoch, sequence, instance), record=record)
+
+
+def _copy(epoch: int, instance: str = "o", sequence: int = 4) -> Sighting:
+    return msgspec.structs.replace(_seen(epoch, instance, sequence), epoch=0, above=epoch, outside=True)
+
+
+@pytest.mark.parametrize(
+    ("copy", "found", "better"),
+    [
+        (None, None, False),
+        (_copy(3), None, True),
+        (_copy(3), Sighting(epoch=9, mark=Mark(9, 0), elsewhere=True), True),
+        (_copy(3), Sighting(epoch=3, mark=Mark(3, 0, "t/1")), True),
+        (_copy(3), _seen(3), False),
+        (_copy(3, sequence=3), _seen(3), False),
+        (_copy(3, sequence=5), _seen(3), True),
+        (_copy(3, "another"), _seen(3), True),
+        (_copy(4), _seen(3), True),
+        (_copy(2, "another"), _seen(3), False),
+        (Sighting(epoch=0, mark=Mark(0, 0, "t/1"), outside=True), _seen(3), False),
+    ],
+)
+def test_the_copy_outside_counts_where_the_records_are_gone_or_older(
+    copy: Sighting | None, found: Sighting | None, better: bool
+) -> None:
+    assert policy.contradicts(copy, found) is better
+
+
+def test_records_below_the_epoch_of_the_database_are_missing_and_watched() -> None:
+    assert policy.missing(None, 0) is None
+    assert policy.missing(_seen(5), 5) == _seen(5)
+    for found in (None, _seen(4)):
+        sighting = policy.missing(found, 5)
+        assert sighting is not None
+        assert (sighting.highest, sighting.record) == (5, None)
+        assert policy.judge(sighting, 12.4, ME, "unknown", 10.0) == "held"
+        assert policy.judge(sighting, 12.5, ME, "unknown", 10.0) == "expired"
+
+
+@pytest.mark.parametrize(
+    ("root", "boot", "here", "elsewhere"),
+    [("1:2", "b", "1:2", False), ("1:2", "b", "1:3", True), ("", "b", "1:3", False), ("1:2", "c", "1:3", False)],
+)
+def test_a_record_is_about_the_root_that_it_names_under_one_kernel(
+    root: str, boot: str, here: str, elsewhere: bool
+) -> None:
+    record = LeaseRecord(instance="o", epoch=1, pid=1, boot_id=boot, root=root)
+    assert policy.is_elsewhere(record, here, "b") is elsewhere
