@@ -178,6 +178,31 @@ def _code() -> Pairs:
         yield "regular expression", "(?:[0-9]{3})?" * count
 
 
+def _fenced() -> Pairs:
+    for count in (9, 16, 30):
+        for kind, record in (
+            ("css", ".item {\n  margin: 0;\n  padding: 0;\n}\n\n"),
+            ("boards to draw on", "   |   |   \n---+---+---\n   |   |   \n---+---+---\n   |   |   \n\n"),
+            ("tablature", "e|---0---0---0---0---|\nB|---1---1---1---1---|\nG|---0---0---0---0---|\n\n"),
+            ("a translation to fill in", 'msgid ""\nmsgstr ""\n\n'),
+            ("scenarios", "  Given the user is logged in\n  When the button is clicked\n  Then the page is shown\n\n"),
+            ("answers to mark", "A) \nB) \nC) \nD) \n\n"),
+            ("an empty method", "    def run(self) -> None:\n        pass\n\n"),
+            ("records", "BEGIN:VCARD\nFN:\nTEL:\nEND:VCARD\n\n"),
+        ):
+            yield kind, f"Here it is:\n\n```text\n{record * count}```\n"
+    for size in (9, 27):
+        row = "| . . . | . . . | . . . |\n"
+        yield "a sudoku", "```\n" + ("+-------+-------+-------+\n" + row * 3) * (size // 3) + "```\n"
+        yield "an empty sudoku", "grid = [\n" + f"    {[0] * 9},\n" * size + "]\n"
+        yield "a picture", "<svg>\n" + '  <rect x="0" y="0" width="10" height="10" fill="white" />\n' * size + "</svg>"
+        yield "a table in LaTeX", "\\begin{tabular}{ll}\n" + "Name & Value \\\\ \\hline\n" * size + "\\end{tabular}"
+        yield "Go", "\tif err != nil {\n\t\treturn err\n\t}\n" * size
+        yield "a tree", "│   ├── file\n" * size
+        yield "a plan of meals", "| Day | Breakfast | Lunch |\n|---|---|---|\n" + "|  |  |  |\n" * size
+        yield "genes", "ACGT" * size * 10
+
+
 def _logs() -> Pairs:
     for count in (12, 25, 40):
         yield "a log", "2026-01-01 12:00:00 INFO  heartbeat ok\n" * count
@@ -228,5 +253,5 @@ def _prose() -> Pairs:
 
 
 FAMILIES: tuple[Callable[[], Pairs], ...] = (
-    _zeros, _asked_for, _tables, _data, _bytes, _drawings, _code, _logs, _songs, _prose,
+    _zeros, _asked_for, _tables, _data, _bytes, _drawings, _code, _fenced, _logs, _songs, _prose,
 )  # fmt: skip

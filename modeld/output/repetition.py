@@ -34,6 +34,7 @@ MOST_COPIES = 1000
 #: Stands for a token that shows nothing.
 SILENT = b"\0"
 
+_FENCE = "```"
 #: Bytes that must stand a block earlier too before more is compared.
 _ANCHOR = 32
 #: Marks among the visible characters of a block, from which on it is no sentence.
@@ -88,7 +89,8 @@ class RepetitionWatch:
 
     def _allowed(self, period: int, tokens: int) -> int:
         block = bytes(self._text[-period:]).decode("utf-8", "replace")
-        return allowed_tokens(block, tokens, self._request)
+        fenced = _FENCE not in block and self._text.count(_FENCE.encode()) % 2 == 1
+        return allowed_tokens(block, tokens, self._request, fenced=fenced)
 
     def _repeats(self, tokens: int, period: int) -> bool:
         """Whether the last `tokens` tokens are copies of the last `period` bytes."""
@@ -106,19 +108,25 @@ class RepetitionWatch:
         return ends[-tokens - 1] if len(ends) > tokens else 0
 
 
-def allowed_tokens(block: str, tokens: int, request: str) -> int:
-    """How many tokens a tail of copies of `block` (`tokens` long, cut anywhere) has to have to be a loop."""
+def allowed_tokens(block: str, tokens: int, request: str, *, fenced: bool = False) -> int:
+    """How many tokens a tail of copies of `block` (`tokens` long, cut anywhere) has to have to be a loop.
+
+    `fenced`: it stands in a code block that was opened before it.
+    """
     whole = _aligned(block)
     tokens = max(tokens, 1)
-    told = is_words(whole) and not _quoted(whole, request)
+    told = is_words(whole, fenced=fenced) and not _quoted(whole, request)
     floor = WORDS if told else ROWS
     return max(floor, COPIES * tokens, (_number(request) + 1) * tokens)
 
 
-def is_words(block: str) -> bool:
-    """Whether a block is something one says (a sentence, a paragraph) or shows nothing; else it is a row of data."""
+def is_words(block: str, *, fenced: bool = False) -> bool:
+    """Whether a block is something one says (a sentence, a paragraph) or shows nothing; else it is a row of data.
+
+    A blank line ends a paragraph, but in code it stands between rules, boards and records.
+    """
     visible = [character for character in block if not character.isspace() and character != "\0"]
-    if not visible or _BLANK_LINE.search(block * 2):
+    if not visible or (not fenced and _BLANK_LINE.search(block * 2)):
         return True
     marks = sum(unicodedata.category(character)[0] in "PSN" and character not in "'\u2019" for character in visible)
     words = max(len(block.split()), len(_CJK.findall(block)))

@@ -118,6 +118,17 @@ def test_data_is_no_sentence(row: str) -> None:
     assert allowed_tokens(row, 10, "hi") == ROWS
 
 
+def test_a_blank_line_ends_a_paragraph_but_no_loop_of_records_in_a_code_block() -> None:
+    rule = ".item {\n  margin: 0;\n  padding: 0;\n}\n\n"
+    assert is_words(rule)
+    assert not is_words(rule, fenced=True)
+    for before, bound in (("", WORDS), ("```css\n", ROWS), ("```css\n```\n", WORDS)):
+        found = stopped_at(cut(before + rule * 400), "hi")
+        assert found is not None
+        assert bound <= found <= bound + EVERY + 40
+    assert (stopped_at(cut("```\n" + "I am here to help you.\n\n" * 100), "hi") or ROWS) <= WORDS + EVERY + 40
+
+
 def test_what_the_request_names_may_come_as_often_as_it_says() -> None:
     block = "I will not talk in class.\n"
     assert allowed_tokens(block, 8, "hello") == WORDS
