@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TypeVar
 
 Behaviour = Callable[["Request"], None]
 
@@ -79,10 +80,12 @@ class FileServer(ThreadingHTTPServer):
         """A client that went away is expected here."""
 
 
+Served = TypeVar("Served", bound=ThreadingHTTPServer)
+
+
 @contextmanager
-def file_server() -> Iterator[FileServer]:
-    """A running server."""
-    server = FileServer()
+def served(server: Served) -> Iterator[Served]:
+    """It answers in a thread of its own until the end of the block."""
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
@@ -91,6 +94,11 @@ def file_server() -> Iterator[FileServer]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def file_server() -> AbstractContextManager[FileServer]:
+    """A running server."""
+    return served(FileServer())
 
 
 def whole(content: bytes, etag: str = '"v1"') -> Behaviour:

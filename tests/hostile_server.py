@@ -5,12 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import re
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from file_server import served
 from secret_search import echoes
 
 #: Statuses that it refuses with.
@@ -212,15 +211,6 @@ class HostileServer(ThreadingHTTPServer):
         """A client that went away is expected here."""
 
 
-@contextmanager
-def hostile_server() -> Iterator[HostileServer]:
+def hostile_server() -> AbstractContextManager[HostileServer]:
     """A running server."""
-    server = HostileServer()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    return served(HostileServer())

@@ -289,6 +289,12 @@ def write_script(folder: Path, replies: Sequence[dict[str, Any]] = (), **fields:
 ENDLESS = {"pieces": ["on ", "and "], "endless": True}
 
 
+def scripted(root: DataRoot, *replies: dict[str, Any], environ: dict[str, str] | None = None, **script: Any) -> Modeld:
+    """One that says the replies, or goes on for ever; `script` are its other fields."""
+    script.setdefault("token_s", 0.005)
+    return Modeld(root, "scripted", **write_script(root.path, replies or [ENDLESS], **script), **(environ or {}))
+
+
 def hide_engines(folder: Path) -> None:
     """For processes that have `folder` on PYTHONPATH: as in an installation without extras."""
     (folder / "sitecustomize.py").write_text(

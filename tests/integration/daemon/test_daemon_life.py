@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from frozen import freeze
-from modeld_process import ENDLESS, Modeld, is_alive, write_models, write_script
+from modeld_process import ENDLESS, Modeld, is_alive, write_script
 from shared.errors import NotOwner, StaleError
 from shared.lease.reader import survey
 from shared.paths import DataRoot
@@ -25,12 +25,6 @@ from waiting import eventually
 pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(60)]
 
 FOREVER = api.Sampling(max_tokens=10**6)
-
-
-@pytest.fixture
-def models(data_root: DataRoot) -> DataRoot:
-    write_models(data_root, "a", "b")
-    return data_root
 
 
 def scripted(root: DataRoot, *replies: dict[str, Any], **environ: str) -> Modeld:

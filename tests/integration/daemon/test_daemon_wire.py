@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from modeld_process import ENDLESS, Client, Modeld, write_models, write_script
+from modeld_process import ENDLESS, Client, Modeld, write_script
 from shared.endpoint.endpoint import connect
 from shared.errors import ModeldError, ProtocolUnsupported, SessionClosed, SlotGenerationStale, StaleFence
 from shared.lease.presence import read_token
@@ -20,12 +20,6 @@ from tiny_gguf import write_tiny_gguf
 pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(60)]
 
 FOREVER = api.Sampling(max_tokens=10**6)
-
-
-@pytest.fixture
-def models(data_root: DataRoot) -> DataRoot:
-    write_models(data_root, "a", "b")
-    return data_root
 
 
 def scripted(root: DataRoot, *replies: dict[str, Any], **environ: str) -> Modeld:

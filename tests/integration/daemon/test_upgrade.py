@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from modeld_process import ENDLESS, Modeld, write_models, write_script
+from modeld_process import ENDLESS, Modeld, write_script
 from shared.diagnosis.version_order import is_older
 from shared.errors import NotOwner
 from shared.lease.reader import survey
@@ -25,12 +25,6 @@ from versions import OtherVersion
 from waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(90)]
-
-
-@pytest.fixture
-def models(data_root: DataRoot) -> DataRoot:
-    write_models(data_root, "a", "b")
-    return data_root
 
 
 def modeld(root: DataRoot, version: OtherVersion, *replies: dict[str, Any], **environ: str) -> Modeld:

@@ -1,4 +1,4 @@
-"""A process that takes real memory."""
+"""Two models, and a process that takes real memory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
+
+from modeld_process import write_models
+from shared.paths import DataRoot
 
 #: Takes that many bytes in another process, and answers how to give them back.
 Eater = Callable[[int], Callable[[], None]]
@@ -49,3 +52,10 @@ def eater() -> Iterator[Eater]:
     for process in running:
         if process.poll() is None:
             process.communicate(b"\n", timeout=10)
+
+
+@pytest.fixture
+def models(data_root: DataRoot) -> DataRoot:
+    """Two in the store."""
+    write_models(data_root, "a", "b")
+    return data_root

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from killed_clients import STAGES, KilledClients, script
-from modeld_process import Modeld, write_models, write_script
+from modeld_process import Modeld, write_script
 from shared.paths import DataRoot
 from shared.protocol import api
 from slot_storm import Storm, environ
@@ -16,12 +16,6 @@ from slot_storm import Storm, environ
 pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(120)]
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-def models(data_root: DataRoot) -> DataRoot:
-    write_models(data_root, "a", "b")
-    return data_root
 
 
 def footprint(modeld: Modeld) -> tuple[int, int, int]:

@@ -6,7 +6,7 @@ import anyio
 import psutil
 import pytest
 
-from modeld_process import Modeld, is_alive, write_models
+from modeld_process import Modeld, is_alive
 from shared.paths import DataRoot
 from shared.protocol import api
 from waiting import eventually
@@ -15,12 +15,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.llama, pytest.mark.anyio, pyt
 
 FOREVER = api.Sampling(max_tokens=3000, temperature=0.0)
 SHORT = api.Sampling(max_tokens=8, temperature=0.0)
-
-
-@pytest.fixture
-def models(data_root: DataRoot) -> DataRoot:
-    write_models(data_root, "a", "b")
-    return data_root
 
 
 async def test_a_cancelled_turn_leaves_the_same_generation_and_the_same_answers(models: DataRoot) -> None:

@@ -10,7 +10,7 @@ import anyio
 import psutil
 import pytest
 
-from modeld_process import ENDLESS, Client, Modeld, write_models, write_script
+from modeld_process import ENDLESS, Client, Modeld, write_script
 from shared.errors import (
     ModelBusy,
     ModeldError,
@@ -28,12 +28,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(12
 
 MIB = 1 << 20
 STOP = api.ShutdownParams(drain_s=0.1)
-
-
-@pytest.fixture
-def models(data_root: DataRoot) -> DataRoot:
-    write_models(data_root, "a", "b")
-    return data_root
 
 
 def scripted(root: DataRoot, *replies: dict[str, Any], environ: dict[str, str] | None = None, **script: Any) -> Modeld:

@@ -11,7 +11,7 @@ from modeld.memory.policy import DeviceMemory
 from modeld.memory.probe import host_memory
 from modeld.slot.describe import describe
 from modeld.slot.scheduler import Client
-from modeld_process import Modeld, write_models, write_script
+from modeld_process import Modeld, write_script
 from shared.errors import InsufficientMemory, UnsupportedFeature
 from shared.paths import DataRoot
 from shared.protocol import api
@@ -25,12 +25,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(12
 MIB = 1 << 20
 GIB = 1 << 30
 FEW = api.Sampling(max_tokens=4, temperature=0.0)
-
-
-@pytest.fixture
-def models(data_root: DataRoot) -> DataRoot:
-    write_models(data_root, "a", "b")
-    return data_root
 
 
 Eater = Callable[[int], Callable[[], None]]

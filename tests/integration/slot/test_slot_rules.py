@@ -12,7 +12,7 @@ import pytest
 from modeld.host.worker_host import WorkerHost
 from modeld.pipe.messages import ToWorker
 from modeld.slot import scheduler as desk
-from modeld_process import ENDLESS, Client, Modeld, write_models, write_script
+from modeld_process import ENDLESS, Client, Modeld, scripted, write_script
 from shared.errors import BackendMismatch, ModeldError, ModelLoadFailed, ModelSwitchRequired
 from shared.paths import DataRoot
 from shared.protocol import api
@@ -27,17 +27,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(12
 FOREVER = api.Sampling(max_tokens=10**6, temperature=0.0)
 FEW = api.Sampling(max_tokens=4, temperature=0.0)
 SHORT = {"pieces": ["x "] * 3, "when": "short"}
-
-
-@pytest.fixture
-def models(data_root: DataRoot) -> DataRoot:
-    write_models(data_root, "a", "b")
-    return data_root
-
-
-def scripted(root: DataRoot, *replies: dict[str, Any], environ: dict[str, str] | None = None, **script: Any) -> Modeld:
-    script.setdefault("token_s", 0.005)
-    return Modeld(root, "scripted", **write_script(root.path, replies or [ENDLESS], **script), **(environ or {}))
 
 
 # --- sharing -----------------------------------------------------------------------------------

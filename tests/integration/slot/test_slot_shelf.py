@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from modeld.engine.kv_disk_cache import files_under
-from modeld_process import Modeld, write_models
+from modeld_process import Modeld
 from shared.paths import DataRoot
 from shared.protocol import api
 
@@ -13,12 +13,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.llama, pytest.mark.anyio, pyt
 SHORT = api.Sampling(max_tokens=8, temperature=0.0)
 LONG = "the river runs through the valley " * 10
 KEPT = {"MODELD_PARKED_DISK_BYTES": str(64 << 20)}
-
-
-@pytest.fixture
-def models(data_root: DataRoot) -> DataRoot:
-    write_models(data_root, "a", "b")
-    return data_root
 
 
 async def test_a_conversation_is_warm_behind_a_switch_and_behind_a_restart(models: DataRoot) -> None:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from converted import share
-from modeld_process import ENDLESS, Client, Modeld, is_alive, write_models, write_script
+from modeld_process import ENDLESS, Client, Modeld, is_alive, scripted, write_models, write_script
 from shared.errors import (
     ContextOverflow,
     EngineFailed,
@@ -82,12 +82,6 @@ class Steps:
         self.client.peer.cancel(self.calls[method])
 
 
-@pytest.fixture
-def models(data_root: DataRoot) -> DataRoot:
-    write_models(data_root, "a", "b")
-    return data_root
-
-
 @pytest.fixture(params=["scripted", "llama", pytest.param("openvino", marks=pytest.mark.model)])
 def engine(request: pytest.FixtureRequest, data_root: DataRoot) -> Callable[..., Modeld]:
     """A modeld on each engine, with a model `a`; OpenVINO reads real weights, since it reads no tiny file."""
@@ -106,11 +100,6 @@ def engine(request: pytest.FixtureRequest, data_root: DataRoot) -> Callable[...,
         return Modeld(data_root, request.param, **environ)
 
     return make
-
-
-def scripted(root: DataRoot, *replies: dict[str, Any], environ: dict[str, str] | None = None, **script: Any) -> Modeld:
-    script.setdefault("token_s", 0.005)
-    return Modeld(root, "scripted", **write_script(root.path, replies or [ENDLESS], **script), **(environ or {}))
 
 
 # --- on every engine ---------------------------------------------------------------------------

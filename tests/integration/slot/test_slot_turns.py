@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from modeld_process import ENDLESS, Client, Modeld, Turn, is_alive, write_models, write_script
+from modeld_process import ENDLESS, Client, Modeld, Turn, is_alive, scripted
 from shared.errors import EngineFailed, ModeldError, ModelSwitchRequired, QueueFull, WaitTimeout
 from shared.paths import DataRoot
 from shared.protocol import api
@@ -20,17 +20,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(12
 FOREVER = api.Sampling(max_tokens=10**6, temperature=0.0)
 #: Only what hangs takes longer: how soon a slot is free again is measured by the soak and the bench.
 FREE_SECONDS = 20.0
-
-
-@pytest.fixture
-def models(data_root: DataRoot) -> DataRoot:
-    write_models(data_root, "a", "b")
-    return data_root
-
-
-def scripted(root: DataRoot, *replies: dict[str, Any], environ: dict[str, str] | None = None, **script: Any) -> Modeld:
-    script.setdefault("token_s", 0.005)
-    return Modeld(root, "scripted", **write_script(root.path, replies or [ENDLESS], **script), **(environ or {}))
 
 
 def short(pieces: int = 3) -> dict[str, Any]:
