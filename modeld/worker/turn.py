@@ -46,15 +46,7 @@ class TurnRunner:
         said = Heard(send)
         run = Run(self._engine, self._activity, job.turn, said)
         plan = self.plan(job)
-        try:
-            run.ensure(plan.tokens, "turn", job.conversation, plan.images)
-            run.prefill(plan.options)
-            run.decode(plan, self._chat.special.end)
-        except Aborted:
-            run.cancelled = True
-        finally:
-            self._engine.end_turn()
-        done = run.finish(plan.parser, plan.window_bound)
+        done = self._answer(run, plan, "turn", job.conversation)
         if done.finish_reason in ("stop", "length") and not plan.images:
             held = len(plan.tokens) + done.usage.generated - 1
             self.onward.note(Ended(job=job, text=said.text, held=held, thinking=plan.thinking))
@@ -112,17 +104,21 @@ class TurnRunner:
             watch=None if job.params.loop_stop is False else RepetitionWatch(),
             window_bound=options.max_tokens == budget,
         )
+        done = self._answer(run, plan, "fill")
+        done.text = said.text
+        return done
+
+    def _answer(self, run: Run, plan: TurnPlan, purpose: Purpose, conversation: str | None = None) -> Done:
+        """Prefix, suffix and decode, whatever stops them; the turn at the engine is over then."""
         try:
-            run.ensure(plan.tokens, "fill")
+            run.ensure(plan.tokens, purpose, conversation, plan.images)
             run.prefill(plan.options)
             run.decode(plan, self._chat.special.end)
         except Aborted:
             run.cancelled = True
         finally:
             self._engine.end_turn()
-        done = run.finish(plan.parser, plan.window_bound)
-        done.text = said.text
-        return done
+        return run.finish(plan.parser, plan.window_bound)
 
     def _fill_prompt(self, job: Fill) -> Prompt:
         from modeld.output.format import OutputFormat
