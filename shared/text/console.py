@@ -1,5 +1,6 @@
 """The standard streams of a command: three open ones at the start, everything written at the end, nothing that acts on
-the terminal in between: whatever is printed goes through one door, which writes it as `shown.escaped` has it.
+the terminal in between: whatever is printed goes through one door, which writes it as `shown.escaped` has it. What is
+said of a mistake (standard error) shows no password of an address that was typed in a wrong place either.
 """
 
 from __future__ import annotations
@@ -63,14 +64,15 @@ def open_streams() -> None:
 
 
 class Door:
-    """A text stream in which nothing acts; `direct` is the one behind it."""
+    """A text stream in which nothing acts; `direct` is the one behind it. With `hides` addresses lose their secrets."""
 
-    def __init__(self, direct: TextIO) -> None:
+    def __init__(self, direct: TextIO, *, hides: bool = False) -> None:
         self.direct = direct
+        self._hides = hides
 
     def write(self, text: str) -> int:
         """As of a text stream."""
-        self.direct.write(escaped(text))
+        self.direct.write(escaped(_hidden(text) if self._hides else text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -84,12 +86,21 @@ class Door:
 
 def guard_streams() -> None:
     """From now on nothing that is printed acts on the terminal. Safe to call again."""
-    sys.stdout, sys.stderr = _guarded(sys.stdout), _guarded(sys.stderr)
+    sys.stdout, sys.stderr = _guarded(sys.stdout), _guarded(sys.stderr, hides=True)
 
 
-def _guarded(stream: Any) -> TextIO:
+def _guarded(stream: Any, *, hides: bool = False) -> TextIO:
     """A stream that was closed by the caller (None) stays so: what is printed to it goes nowhere."""
-    return cast("TextIO", stream if stream is None or isinstance(stream, Door) else Door(stream))
+    return cast("TextIO", stream if stream is None or isinstance(stream, Door) else Door(stream, hides=hides))
+
+
+def _hidden(text: str) -> str:
+    """Every address with a password, and every one with parameters, has one of these signs."""
+    if "@" not in text and "=" not in text:
+        return text
+    from shared.text.secret import shown_address  # only for a text that may need it
+
+    return shown_address(text)
 
 
 def draw(text: str, stream: TextIO | None = None) -> None:

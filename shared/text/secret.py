@@ -52,7 +52,7 @@ _USERINFO = re.compile(
     r"(\b[A-Za-z][\w+.-]{0,30}:/{1,3})(?:[^/\s\"'<>?#]+|[^/\s\"'<>?#:@]{0,99}:(?!\d+[/?#])[^\s\"'<>]{0,999})@"
 )
 _SCHEME = re.compile(r"(?i)\b(bearer|basic|token)(\s+|%20)(?=[^\s\"',;]*[\d+=_])[\w.~+/=%-]{8,}")
-_PARAMETER = re.compile(r"([?&;])([\w.%~-]+)(=)([^&;\s\"'<>#]+)")
+_PARAMETER = re.compile(r"([?&;#])([\w.%~-]+)(=)([^&;\s\"'<>#]+)")
 
 
 class SecretUnusable(ValueError):
@@ -150,7 +150,7 @@ def address_secrets(address: str) -> list[str]:
         user, colon, password = userinfo.partition(":")
         pair = [userinfo, password, unquote(userinfo), unquote(password)] if colon else [user, unquote(user)]
         found += pair
-    for _, name, _, value in _PARAMETER.findall(f"?{parts.query}"):
+    for _, name, _, value in _PARAMETER.findall(f"?{parts.query}&{parts.fragment}"):
         if _is_secret_parameter(name, value):
             found += [value, unquote(value)]
     return [one for one in found if one]

@@ -196,6 +196,19 @@ def test_an_address_that_cannot_be_used_is_refused_without_its_password(data_roo
     assert leaks(SIGNATURE, data_root, error) == []
 
 
+@pytest.mark.parametrize(
+    "line", ["modeld rm {}", "modeld library add {}", "modeld pull ./none#token={}", "modeld doctor --bundle {}"]
+)
+def test_an_address_typed_in_a_wrong_place_is_told_without_its_password(line: str, data_root: DataRoot) -> None:
+    program, *words = line.format(f"https://me:{SIGNATURE}@h/x").split()
+    command = [sys.executable, "-m", program.replace("-", "_"), *words]
+    home = {"MODELD_DATA_ROOT": str(data_root.path), "HOME": str(data_root.path.parent), "MODELD_CONFIG": "none"}
+    done = subprocess.run(command, env={**os.environ, **home}, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode != 0
+    assert "<hidden>" in done.stderr
+    assert "Marked" not in done.stderr + done.stdout
+
+
 def test_pip_that_quotes_an_index_with_a_password(tmp_path: Path, data_root: DataRoot) -> None:
     pip = tmp_path / "pip.py"
     pip.write_text("import os, sys; print('ERROR: no', os.environ['PIP_INDEX_URL']); sys.exit(1)")

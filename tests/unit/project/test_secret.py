@@ -121,6 +121,7 @@ def test_a_secret_is_not_printed_nor_copied() -> None:
         ("https://h/x?X-Amz-Signature=abc&b=2", f"https://h/x?X-Amz-Signature={HIDDEN}&b=2"),
         ("https://h/x?b=2&token=a%2Fb#f", f"https://h/x?b=2&token={HIDDEN}#f"),
         ("https://h/x?apiKey=a1&k_key=b1", f"https://h/x?apiKey={HIDDEN}&k_key={HIDDEN}"),
+        ("https://h/x#token=a&page=2", f"https://h/x#token={HIDDEN}&page=2"),
         ("https://h/x?sig=a;key=b", f"https://h/x?sig={HIDDEN};key={HIDDEN}"),
         ("https://h/x?t=0123456789abcdefghijklmn", f"https://h/x?t={HIDDEN}"),
         ("https://h/x?monkey=1&design=2&page=3", "https://h/x?monkey=1&design=2&page=3"),
