@@ -6,6 +6,7 @@ import { count } from '../text.ts';
 const CANCELLED = new Set([-32800, -32802]);
 /** The connection closed under the request. */
 const CONNECTION_LOST = new Set([-32097, -32099, -32096]);
+const LOST_WORDS = /connection got disposed|connection is closed|not running/i;
 
 /** Said when the bridge process went away under a request. */
 export const BRIDGE_LOST = 'The connection to modeld was restarted. Send the message again.';
@@ -38,10 +39,11 @@ export function failureOf(error: unknown): Failure {
   if (CANCELLED.has(code)) {
     return new Failure('cancelled', 'cancelled');
   }
-  if (CONNECTION_LOST.has(code) || /connection got disposed|connection is closed|not running/i.test(message)) {
+  const data = typeof raw?.data === 'object' && raw.data !== null ? (raw.data as ErrorData) : undefined;
+  // Only the client library's own errors are known by their words: the bridge's have a kind.
+  if (CONNECTION_LOST.has(code) || (data?.kind === undefined && LOST_WORDS.test(message))) {
     return new Failure(BRIDGE_LOST, 'connection');
   }
-  const data = typeof raw?.data === 'object' && raw.data !== null ? (raw.data as ErrorData) : undefined;
   if (data?.kind === 'context_overflow') {
     return new Failure(overflow(message, data), data.kind, data);
   }

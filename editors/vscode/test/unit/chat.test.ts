@@ -161,6 +161,19 @@ test('other line ends are the same lines', () => {
   assert.equal(at('x\ny\none\ndef two():\n\treturn 2\nz', windows), TARGET.code);
 });
 
+test('a formatter, a cut end and old line ends: what is not the same lines is gone, what is stays found', () => {
+  assert.equal(at('one\ndef two( ):\n\treturn 2\n'), 'gone', 'a formatter put a space in');
+  assert.equal(at('one\ndef two():  \n\treturn 2\n'), 'gone', 'trailing white space');
+  assert.equal(at('one\ndef two():\n\n\treturn 2\n'), 'gone', 'a line between its lines');
+  assert.equal(at('one\ndef two():'), 'gone', 'the file ends in the middle of it');
+  assert.equal(at('x\ry\rone\rdef two():\r\treturn 2\r'), 'def two():\r\treturn 2', 'line ends of old Macs');
+  const blank: Target = { ...TARGET, endLine: 3, code: `${TARGET.code}\n` };
+  assert.equal(at('# new\none\ndef two():\n\treturn 2\n\nend', blank), blank.code, 'a blank line belongs to it');
+  assert.equal(at('# new\none\ndef two():\n\treturn 2\nend', blank), 'gone', 'and is missed');
+  const overlapping: Target = { ...TARGET, startLine: 9, code: 'a\na' };
+  assert.equal(at('a\na\na\n', overlapping), 'several', 'copies that overlap are two places');
+});
+
 test('an empty line is found where it stood and nowhere else', () => {
   const empty: Target = { uri: 'file:///a', startLine: 1, endLine: 1, code: '' };
   assert.deepEqual(placeIn('a\n\nb', empty), { start: 2, end: 2 });
@@ -176,6 +189,7 @@ test('what became of the place is a sentence with the way out', () => {
   for (const lost of ['gone', 'several'] as const) {
     assert.match(lostText('a.py', lost), /a\.py\. Select .* ask again\.$/);
   }
+  assert.match(lostText('a.py', 'unreadable'), /^a\.py cannot be opened any more/, 'deleted, moved or renamed');
 });
 
 test('what the panel says around an answer is plain; the answer is the model\'s own', () => {
