@@ -83,7 +83,7 @@ class Daemon:
             settings,
             self.clock,
             backend=backend,
-            shelf=self.library,
+            lookup=self.library,
             owner=self,
             records=self.records,
             start_worker=self._start_worker,
@@ -176,7 +176,8 @@ class Daemon:
 
     def _has_work(self) -> bool:
         """Whether anything should come before work that can wait. Called from threads."""
-        return self._ending is not None or self.slot.desk.current is not None or self.slot.machine.state.name != "Empty"
+        slot = self.slot
+        return self._ending is not None or slot.scheduler.current is not None or slot.machine.state.name != "Empty"
 
     @property
     def ending(self) -> bool:

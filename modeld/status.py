@@ -60,7 +60,7 @@ def busy_of(slot: Slot) -> api.BusyOperation | None:
             detail=dict(view.detail) if view is not None else {},
         )
     if state.load is not None:
-        current = slot.desk.current
+        current = slot.scheduler.current
         return api.BusyOperation(
             operation="switch" if state.load.unloads else "load",
             stage="loading" if state.name == "Loading" else "unloading",
@@ -79,7 +79,7 @@ def _queue(slot: Slot) -> list[api.Waiting]:
     now = slot.now()
     return [
         api.Waiting(client=ticket.client_name, model=ticket.model, waited_s=round(now - ticket.arrived, 3))
-        for ticket in slot.desk.places()
+        for ticket in slot.scheduler.places()
     ]
 
 
@@ -116,5 +116,5 @@ def _memory(slot: Slot) -> api.MemoryStatus:
 
 
 def _worker_pid(slot: Slot) -> int | None:
-    host = slot.crew.host(slot.machine.state.worker)
+    host = slot.workers.host(slot.machine.state.worker)
     return host.pid if host is not None else None

@@ -114,7 +114,8 @@ def lsp_page() -> str:
     for cls in _values():
         lines += [f"### {cls.__name__}", "", _sentence(cls.__doc__ or ""), ""]
         fields = msgspec.structs.fields(cls)
-        marks = [f"`{one.encode_name}{'' if one.required or issubclass(cls, wire.Told) else '?'}`" for one in fields]
+        sent = issubclass(cls, wire.Outgoing)
+        marks = [f"`{one.encode_name}{'' if one.required or sent else '?'}`" for one in fields]
         if cls.__struct_config__.tag is not None:
             marks.insert(0, f"`type: {cls.__struct_config__.tag}`")
         lines += [", ".join(marks) if marks else "no fields", ""]
@@ -122,7 +123,7 @@ def lsp_page() -> str:
 
 
 def _values() -> list[type[msgspec.Struct]]:
-    bases = (wire.Asked, wire.Told)
+    bases = (wire.Incoming, wire.Outgoing)
     own = [kind for kind in vars(wire).values() if isinstance(kind, type) and kind.__module__ == wire.__name__]
     return [kind for kind in own if issubclass(kind, bases) and kind not in bases]
 

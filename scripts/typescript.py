@@ -53,7 +53,7 @@ def _aliases() -> dict[Any, str]:
 
 
 def _structs() -> list[type[msgspec.Struct]]:
-    bases = (wire.Asked, wire.Told)
+    bases = (wire.Incoming, wire.Outgoing)
     return [
         kind
         for kind in vars(wire).values()
@@ -98,7 +98,7 @@ def _interface(cls: type[msgspec.Struct], aliases: dict[Any, str]) -> str:
     config = cls.__struct_config__
     if config.tag is not None:
         lines.append(f"  {config.tag_field}: '{config.tag}';")
-    asked = issubclass(cls, wire.Asked)
+    asked = issubclass(cls, wire.Incoming)
     for field in msgspec.structs.fields(cls):
         mark = "?" if asked and not field.required else ""
         lines.append(f"  {field.encode_name}{mark}: {_type(field.type, aliases)};")

@@ -20,7 +20,7 @@ from acp_bridge.conversations.store import Claimant, Store
 from acp_bridge.core.core import Core
 from acp_bridge.daemon.client import Daemon, Dialler
 from acp_bridge.faces.acp.server import AcpServer
-from acp_bridge.models.library_view import Shelf
+from acp_bridge.models.library_view import LibraryView
 from acp_bridge.models.view import Advertised, Models
 from acp_bridge.providers.registry import Providers
 from clients.npm import node_modules
@@ -221,8 +221,8 @@ class FixedInventory:
     def missing(self, name: str) -> str:
         return f"{name} is gone"
 
-    def shelf(self) -> Shelf:
-        return Shelf(rows=self.advertised.rows, complete=True)
+    def library_view(self) -> LibraryView:
+        return LibraryView(rows=self.advertised.rows, complete=True)
 
 
 class Records:

@@ -175,7 +175,7 @@ class ScriptedEngine(KeepsNothing):
             raise Aborted
 
     @property
-    def sight(self) -> None:
+    def image_encoder(self) -> None:
         """It sees nothing."""
         return
 

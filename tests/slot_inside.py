@@ -87,14 +87,14 @@ class Inside:
     async def load(self, model: str, client: Client, **fields: Any) -> api.LoadResult:
         entry = await self.slot.find(model)
         params = api.LoadParams(model=model, **fields)
-        return await self.slot.desk.perform(
+        return await self.slot.scheduler.perform(
             "load",
             client,
             entry,
             params.config,
             Permission(load=True, switch=params.allow_switch, consent=True, on_busy=params.on_busy),
             lambda event: None,
-            lambda work: operations.load(self.slot, work, entry, params),
+            lambda request: operations.load(self.slot, request, entry, params),
         )
 
     async def turn(
@@ -103,14 +103,14 @@ class Inside:
         entry = await self.slot.find(model)
         messages = [{"role": "user", "content": text}]
         params = api.TurnParams(model=model, messages=messages, params=api.Sampling(temperature=0.0))
-        return await self.slot.desk.perform(
+        return await self.slot.scheduler.perform(
             "turn",
             client,
             entry,
             params.config,
             Permission(load=True),
             emit,
-            lambda work: operations.turn(self.slot, work, entry, params),
+            lambda request: operations.turn(self.slot, request, entry, params),
         )
 
 
@@ -136,7 +136,7 @@ async def inside(
         settings,
         SystemClock(),
         backend=backend,
-        shelf=library,
+        lookup=library,
         owner=FreeOwner(),
         records=records,
         start_worker=start,

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from acp_bridge.models.row_cache import RowCache, Seen
 from acp_bridge.models.view import Advertised
-from shared.catalog.advertised.capability import NOTHING, Serveable, serveable_backend
+from shared.catalog.advertised.capability import NOTHING, Servable, servable_backend
 from shared.catalog.advertised.rows import Live, hidden_reason, missing_reason, picker_rows
 from shared.catalog.entry import ModelEntry
 from shared.protocol import api
 
 if TYPE_CHECKING:
     from acp_bridge.daemon.records import Records
-    from acp_bridge.models.library_view import Shelf
+    from acp_bridge.models.library_view import LibraryView
     from shared.catalog.library import Library
     from shared.paths import DataRoot
     from shared.settings import Settings
@@ -35,7 +35,7 @@ class RecordedInventory:
         self._seen = Seen()
         self._entries: Sequence[ModelEntry] = ()
         self._serveable = NOTHING
-        self._live = Live(serveable=NOTHING)
+        self._live = Live(servable=NOTHING)
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """See acp_bridge.models.view.Inventory."""
@@ -69,12 +69,12 @@ class RecordedInventory:
         """See acp_bridge.models.view.Inventory."""
         return missing_reason(name, self._entries, self._live)
 
-    def shelf(self) -> Shelf:
+    def library_view(self) -> LibraryView:
         """See acp_bridge.models.view.Inventory."""
-        from acp_bridge.models.library_view import shelf
+        from acp_bridge.models.library_view import library_view
 
         library = self._library
-        return shelf(
+        return library_view(
             self._entries,
             self._live,
             self._settings,
@@ -97,25 +97,25 @@ class RecordedInventory:
     def _advertise(
         self, entries: Sequence[ModelEntry], status: api.Status | None, connected_backend: str
     ) -> Advertised:
-        serveable = self._serveable = self._graced(connected_backend)
+        servable = self._serveable = self._graced(connected_backend)
         self._entries = entries
-        self._live = Live(serveable=serveable, status=status, rejected=self._seen.rejected)
+        self._live = Live(servable=servable, status=status, rejected=self._seen.rejected)
         rows = picker_rows(entries, self._live)
         return Advertised(
             rows=tuple(rows),
-            reason="" if rows else self._empty_reason(serveable),
-            grace_left=serveable.remaining,
+            reason="" if rows else self._empty_reason(servable),
+            grace_left=servable.remaining,
             active=self._seen.active,
             last_active=self._seen.last_active,
         )
 
-    def _empty_reason(self, serveable: Serveable) -> str:
-        if not serveable.backend:
+    def _empty_reason(self, servable: Servable) -> str:
+        if not servable.backend:
             return self._records.detect().error().message
         return hidden_reason(self._entries, self._live) or NO_MODELS
 
-    def _graced(self, connected_backend: str) -> Serveable:
-        return serveable_backend(
+    def _graced(self, connected_backend: str) -> Servable:
+        return servable_backend(
             self._records.survey(),
             self._records.noticed(),
             grace=self._settings.grace_window,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from shared.settings import Settings
 
 
-class Shelf(msgspec.Struct, frozen=True, kw_only=True):
+class LibraryView(msgspec.Struct, frozen=True, kw_only=True):
     """`rows` with their live state, `fits` by name; `complete` is false while headers are still read."""
 
     rows: tuple[LibraryRow, ...] = ()
@@ -26,12 +26,12 @@ class Shelf(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
 
 
-def shelf(
+def library_view(
     entries: Sequence[ModelEntry], live: Live, settings: Settings, *, complete: bool, problems: Sequence[str]
-) -> Shelf:
+) -> LibraryView:
     """Models only: projectors and adapters are parts of them. Reads the machine's memory while modeld is away."""
     models = [entry for entry in entries if entry.kind == "model"]
-    return Shelf(
+    return LibraryView(
         rows=tuple(library_rows(models, live)),
         fits=forecasts(models, room(live.status, settings), settings),
         complete=complete,

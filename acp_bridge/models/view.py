@@ -19,7 +19,7 @@ from shared.protocol import api
 
 if TYPE_CHECKING:
     from acp_bridge.daemon.client import Daemon
-    from acp_bridge.models.library_view import Shelf
+    from acp_bridge.models.library_view import LibraryView
     from shared.clock import Clock
     from shared.settings import Settings
 
@@ -87,7 +87,7 @@ class Inventory(Protocol):
         """Why this model was not among the rows of the last look."""
         ...
 
-    def shelf(self) -> Shelf:
+    def library_view(self) -> LibraryView:
         """Everything on disk as of the last look, with what would fit now; some milliseconds, blocks."""
         ...
 
@@ -132,9 +132,9 @@ class Models:
             return REMOTE_MISSING
         return self._advertised.reason or self._inventory.missing(name)
 
-    async def shelf(self) -> Shelf:
+    async def library_view(self) -> LibraryView:
         """Everything on disk, servable or not."""
-        return await anyio.to_thread.run_sync(self._inventory.shelf)
+        return await anyio.to_thread.run_sync(self._inventory.library_view)
 
     @property
     def default(self) -> str:

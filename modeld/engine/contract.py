@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import msgspec
 
 from modeld.engine.images import PromptImage
-from modeld.engine.kv_disk_cache import Shelf
+from modeld.engine.kv_disk_cache import KvDiskCache
 from modeld.output.grammar.values import Opened, ToolGrammar
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
 from shared.protocol.api import Sampling
@@ -173,7 +173,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     lanes_used: int = 0
 
 
-class Sight(Protocol):
+class ImageEncoder(Protocol):
     """An engine's eyes, where a projector is loaded."""
 
     @property
@@ -222,7 +222,7 @@ class Engine(Protocol):
         ...
 
     @property
-    def sight(self) -> Sight | None:
+    def image_encoder(self) -> ImageEncoder | None:
         """What images are shown to; None where the loaded model cannot see."""
         ...
 
@@ -283,7 +283,7 @@ class Engine(Protocol):
         """Drop parked conversations, least recently used first, down to `limit` bytes; bytes freed."""
         ...
 
-    def attach(self, shelf: Shelf) -> int:
+    def attach(self, disk_cache: KvDiskCache) -> int:
         """Conversations kept on disk under this identity count as parked from now on; how many there are.
 
         Called once, after the load; 0 without the capability `snapshot`.
@@ -291,7 +291,7 @@ class Engine(Protocol):
         ...
 
     def shelve(self, until: Callable[[], bool]) -> int:
-        """Write what is warm to the shelf that was attached, until all is or `until` says so; conversations written.
+        """Write what is warm to the attached disk cache, until all is or `until` says so; conversations written.
 
         Called when nothing runs and nothing else will follow. Raises OSError.
         """

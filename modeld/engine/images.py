@@ -25,7 +25,7 @@ MOST_PIXELS = 50_000_000
 _PIECE = 64 * 1024
 
 
-class SightUnusable(Exception):
+class VisionUnusable(Exception):
     """Images cannot be taken; why, in words for a person."""
 
 

@@ -45,13 +45,13 @@ class ShelfHeader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shelved(msgspec.Struct, frozen=True, eq=False):
-    """One file that may be tried. Nothing of its content is trusted before `Shelf.read`."""
+    """One file that may be tried. Nothing of its content is trusted before `KvDiskCache.read`."""
 
     path: Path
     header: ShelfHeader
 
 
-class Shelf:
+class KvDiskCache:
     """The files of one identity, and the budget of all: `limit` bytes, least recently used deleted first."""
 
     def __init__(self, folder: Path, identity: ResolvedIdentity, limit: int) -> None:

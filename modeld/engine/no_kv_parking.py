@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from modeld.engine.kv_disk_cache import Shelf
+    from modeld.engine.kv_disk_cache import KvDiskCache
 
 
 class KeepsNothing:
@@ -17,9 +17,9 @@ class KeepsNothing:
         del limit
         return 0
 
-    def attach(self, shelf: Shelf) -> int:
-        """Nothing is taken from a shelf."""
-        del shelf
+    def attach(self, disk_cache: KvDiskCache) -> int:
+        """Nothing is taken from a disk cache."""
+        del disk_cache
         return 0
 
     def shelve(self, until: Callable[[], bool]) -> int:

@@ -44,7 +44,7 @@ class NoEngine(KeepsNothing):
         self._refuse()
 
     @property
-    def sight(self) -> None:
+    def image_encoder(self) -> None:
         """It sees nothing."""
         return
 

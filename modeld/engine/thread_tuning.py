@@ -42,7 +42,7 @@ class Pace:
         self._before: tuple[int, float] | None = None
 
     def begin(self, wall: float, cpu: float) -> None:
-        """Work begins: `wall` in seconds of a clock that does not go back, `cpu` of this thread.
+        """ScheduledRequest begins: `wall` in seconds of a clock that does not go back, `cpu` of this thread.
 
         The time since the last counts for nothing.
         """

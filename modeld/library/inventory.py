@@ -62,12 +62,12 @@ async def listed(
 ) -> api.LibraryResult:
     """The library's rows with the live state; `live_only`: those that this daemon can serve. `given_back` in bytes."""
     from modeld.engine.backends import available
-    from shared.catalog.advertised.capability import Serveable
+    from shared.catalog.advertised.capability import Servable
     from shared.catalog.advertised.rows import Live, library_rows, picker_rows
 
     entries = await anyio.to_thread.run_sync(library.rows)
     live = Live(
-        serveable=Serveable(backend=status.backend, standing="live"),
+        servable=Servable(backend=status.backend, standing="live"),
         status=status,
         engines=frozenset(one.backend for one in available() if one.importable),
         fits=await anyio.to_thread.run_sync(fit_texts, entries, settings, given_back),

@@ -66,7 +66,7 @@ class Jobs:
         def told(event: Progress) -> None:
             loop.call_soon_threadsafe(self._tell, job, lease, event.stage, event.done, event.total)
 
-        def work() -> api.PullResult:
+        def request() -> api.PullResult:
             return pull(
                 params.source,
                 self._root,
@@ -77,7 +77,7 @@ class Jobs:
             )
 
         try:
-            result = await anyio.to_thread.run_sync(work)
+            result = await anyio.to_thread.run_sync(request)
             name = await anyio.to_thread.run_sync(self._library.name_at, result.path)
         except (ModeldError, OSError) as error:
             job.outcome.set_exception(error)
@@ -119,7 +119,7 @@ class Jobs:
         files: Sequence[str] = entry.parts if entry is not None else ()
         target = state.active or (state.load.target if state.load is not None else None)
         adapters = target.adapters if target is not None else ()
-        current = self._slot.desk.current
+        current = self._slot.scheduler.current
         holder = current.ticket.client_name if current is not None else "modeld"
         return {*files, *adapters}, ("loading" if loading else state.name.lower(), holder)
 

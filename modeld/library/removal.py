@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 def remove_whole(entry: ModelEntry, others: Sequence[ModelEntry], in_use: InUse, root: DataRoot) -> RemoveResult:
     """See `shared.fetch.remove.remove`, whose errors it raises before anything is touched."""
-    from modeld.engine import kv_disk_cache as shelf
+    from modeld.engine import kv_disk_cache
     from modeld.engine.openvino import convert
 
     result = remove(entry, others, in_use)
     sources = [os.path.abspath(path) for path in result.removed]
     folders, converted = convert.forget(root.cache / "openvino", sources)
-    parked, words = shelf.forget(root.parked, entry.name)
+    parked, words = kv_disk_cache.forget(root.parked, entry.name)
     return msgspec.structs.replace(
         result,
         removed=[*result.removed, *folders],

@@ -34,7 +34,7 @@ class Load(Message, tag="load", kw_only=True):
 
     `model` is the catalog's facts; `num_ctx` one conversation's limit in tokens; `threads` 0 lets the
     worker choose. `vocabulary_only` loads what counting needs and nothing else: no weights.
-    `shelf_bytes` above 0: conversations are kept on disk when the worker closes.
+    `disk_cache_bytes` above 0: conversations are kept on disk when the worker closes.
     """
 
     turn: int
@@ -45,7 +45,7 @@ class Load(Message, tag="load", kw_only=True):
     parked_bytes: int = 0
     template_deadline: float = 2.0
     vocabulary_only: bool = False
-    shelf_bytes: int = 0
+    disk_cache_bytes: int = 0
     speculation: bool = True
 
 

@@ -127,7 +127,7 @@ class Server:
             left.set()
             if peer.closed_reason == "client_stalled":
                 self._daemon.log(f"{connection.info.name if connection.info else 'a client'} stopped reading")
-            self._daemon.slot.desk.drop_client(connection.number)
+            self._daemon.slot.scheduler.drop_client(connection.number)
             self.changed()
 
     def close(self) -> None:

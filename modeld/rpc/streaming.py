@@ -9,7 +9,7 @@ from shared.protocol.api import Event, EventParams
 
 if TYPE_CHECKING:
     from modeld.slot.driver import Slot
-    from modeld.slot.job import Work
+    from modeld.slot.scheduled_request import ScheduledRequest
     from shared.protocol.requests import Call
 
 
@@ -30,17 +30,17 @@ class Stopper:
     def __init__(self, slot: Slot, call: Call) -> None:
         self._slot = slot
         self.emit = events_of(call)
-        self._work: Work | None = None
+        self._request: ScheduledRequest | None = None
         self._stopped = False
         call.on_cancel(self._stop)
 
-    def attach(self, work: Work) -> None:
+    def attach(self, request: ScheduledRequest) -> None:
         """The work exists now; a cancel that came before stops it at once."""
-        self._work = work
+        self._request = request
         if self._stopped:
-            self._slot.desk.stop(work)
+            self._slot.scheduler.stop(request)
 
     def _stop(self) -> None:
         self._stopped = True
-        if self._work is not None:
-            self._slot.desk.stop(self._work)
+        if self._request is not None:
+            self._slot.scheduler.stop(self._request)

@@ -60,7 +60,7 @@ class Counter:
             return None
         if state.active.path not in (entry.path, *entry.copies):
             return None
-        return self._slot.crew.host(state.worker)
+        return self._slot.workers.host(state.worker)
 
     async def _helper_for(self, entry: ModelEntry) -> WorkerHost:
         if self._helper is not None and self._digest == entry.digest and not self._helper.exited.is_set():

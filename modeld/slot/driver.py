@@ -1,4 +1,4 @@
-"""The slot at run time: carries out what the machine decides, and lets its desk grant the rest.
+"""The slot at run time: carries out what the machine decides, and lets its scheduler grant the rest.
 
 One loop owns everything here: there are no locks, and every decision is the machine's or the queue's.
 """
@@ -18,10 +18,10 @@ from modeld.slot.core import effects as fx
 from modeld.slot.core import events as ev
 from modeld.slot.core.machine import Machine, due
 from modeld.slot.loads import Loads
-from modeld.slot.ports import Owner, ReadMemory, Records, Shelf
+from modeld.slot.ports import ModelLookup, Owner, ReadMemory, Records
 from modeld.slot.request import active_model
-from modeld.slot.scheduler import Desk
-from modeld.slot.worker_supervisor import Crew, StartWorker
+from modeld.slot.scheduler import Scheduler
+from modeld.slot.worker_supervisor import StartWorker, WorkerSupervisor
 from modeld.turn.lease import LeaseTable
 from modeld.turn.queue import Resident
 from shared.diagnosis.defect import where
@@ -48,7 +48,7 @@ class Slot:
         clock: Clock,
         *,
         backend: str,
-        shelf: Shelf,
+        lookup: ModelLookup,
         owner: Owner,
         records: Records,
         start_worker: StartWorker,
@@ -59,17 +59,17 @@ class Slot:
         self.settings = settings
         self.clock = clock
         self.backend = backend
-        self.shelf = shelf
+        self.lookup = lookup
         self.owner = owner
         self.records = records
         self.log = log
         self.changed = changed
         self.machine = Machine(settings)
-        self.desk = Desk(self)
+        self.scheduler = Scheduler(self)
         self.leases = LeaseTable(changed)
-        self.crew = Crew(start_worker, settings, self.feed)
+        self.workers = WorkerSupervisor(start_worker, settings, self.feed)
         self.loads = Loads(self, read_memory)
-        self.crew.refused = self.loads.refused
+        self.workers.refused = self.loads.refused
         self.connected: Callable[[], int] = lambda: 0
         self.is_connected: Callable[[int], bool] = lambda client: True
         self.last_turn: TurnResult | None = None
@@ -108,14 +108,14 @@ class Slot:
     async def close(self, drain: float) -> None:
         """Refuse new work, let the running one end for `drain` seconds, cancel it, close the worker."""
         self.frozen = True
-        self.desk.refuse_waiting(lambda: NotOwner(owner=None))
+        self.scheduler.refuse_waiting(lambda: NotOwner(owner=None))
         with anyio.move_on_after(drain) as self._drain:
-            while self.desk.current is not None:
+            while self.scheduler.current is not None:
                 await self._changed.wait()
-        if (running := self.desk.current) is not None:
+        if (running := self.scheduler.current) is not None:
             running.stop("modeld, which is stopping")
             with anyio.move_on_after(self.settings.cancel_limit + 1):
-                while self.desk.current is not None:
+                while self.scheduler.current is not None:
                     await self._changed.wait()
         self.feed(ev.ShutdownAsked())
         await self._settle()
@@ -128,13 +128,13 @@ class Slot:
 
     async def until_free(self) -> None:
         """Until nothing runs. What is `frozen` meanwhile gets nothing new."""
-        while self.desk.current is not None:
+        while self.scheduler.current is not None:
             await self._changed.wait()
 
     async def lose(self) -> None:
         """The lease is lost: end the turn with a typed error, kill the worker and see it gone."""
         self.feed(ev.OwnerLost())
-        self.desk.stop_all(lambda: NotOwner(owner=None))
+        self.scheduler.stop_all(lambda: NotOwner(owner=None))
         await self._settle()
 
     def renew(self, owner: Owner) -> None:
@@ -146,12 +146,12 @@ class Slot:
     def freeze(self) -> None:
         """The lease is in doubt: grant nothing, and let nothing decode."""
         self.frozen = True
-        self.crew.pause()
+        self.workers.pause()
 
     def thaw(self) -> None:
         """The lease stands."""
         self.frozen = False
-        self.crew.resume()
+        self.workers.resume()
         self.schedule()
 
     async def until_closed(self) -> None:
@@ -161,7 +161,7 @@ class Slot:
 
     async def _settle(self) -> None:
         """Until every worker is proven gone."""
-        while self.machine.state.closing or self.machine.state.worker is not None or self.crew.alive:
+        while self.machine.state.closing or self.machine.state.worker is not None or self.workers.alive:
             await self._changed.wait()
 
     # --- events and effects --------------------------------------------------------------------
@@ -178,8 +178,8 @@ class Slot:
         if after.active is not None and before.active is None:
             self.resident_since = self.now()
         if after.active is None and before.active is not None:
-            self.desk.uses.forget()
-            self.desk.queue.forget_use()
+            self.scheduler.uses.forget()
+            self.scheduler.queue.forget_use()
             self.leases.forget_pins()
             self.pending_reload = self.pressure = False
         if after is not before and after.error is not None:
@@ -200,9 +200,9 @@ class Slot:
     def _do(self, effect: fx.Effect) -> None:
         match effect:
             case fx.StartWorker():
-                self.spawn(self.crew.start(effect.worker))
+                self.spawn(self.workers.start(effect.worker))
             case fx.CloseWorker():
-                self.spawn(self.crew.close(effect.worker, kill=effect.kill))
+                self.spawn(self.workers.close(effect.worker, kill=effect.kill))
             case fx.CheckMemory():
                 self.spawn(self.loads.check_memory(effect.job), job=effect.job)
             case fx.SendLoad():
@@ -250,7 +250,7 @@ class Slot:
 
     async def find(self, model: str) -> ModelEntry:
         """The library's entry, as it may be loaded. Raises ModelNotFound."""
-        return await anyio.to_thread.run_sync(lambda: self.loads.projectors.without(self.shelf.find(model)))
+        return await anyio.to_thread.run_sync(lambda: self.loads.projectors.without(self.lookup.find(model)))
 
     @property
     def resident(self) -> Resident | None:
@@ -264,7 +264,7 @@ class Slot:
             return
         self._scheduling = True
         try:
-            self.desk.grant()
+            self.scheduler.grant()
             self._arm()
         finally:
             self._scheduling = False
@@ -277,7 +277,7 @@ class Slot:
 
         An editor keeps it longer, unless the last turn found less than the reserve free.
         """
-        if self.desk.current is not None or len(self.desk.queue) or self.desk.queue.holds(self.now()):
+        if self.scheduler.current is not None or len(self.scheduler.queue) or self.scheduler.queue.holds(self.now()):
             return None
         connected = self.connected() > 0 and not self.pressure
         return self.settings.idle_ttl_connected if connected else self.settings.idle_ttl
@@ -286,8 +286,8 @@ class Slot:
         """One timer for everything that only time changes."""
         moments = [
             due(self.machine.state, self.settings, self.idle_ttl),
-            self.desk.queue.next_moment(self.now(), self.resident, self.resident_since),
-            min((hold.expires for hold in self.desk.queue.holds(self.now())), default=None),
+            self.scheduler.queue.next_moment(self.now(), self.resident, self.resident_since),
+            min((hold.expires for hold in self.scheduler.queue.holds(self.now())), default=None),
         ]
         if self._timer is not None:
             self._timer.cancel()

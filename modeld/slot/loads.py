@@ -13,12 +13,12 @@ from modeld.memory.probe import private_bytes
 from modeld.pipe.messages import Load
 from modeld.slot.core import effects as fx
 from modeld.slot.core import events as ev
-from modeld.slot.job import Stopped, Work
 from modeld.slot.planner import Planner
 from modeld.slot.ports import ReadMemory
 from modeld.slot.projectors import Projectors
 from modeld.slot.rejections import Rejections
 from modeld.slot.request import identity_of, merged, require_servable
+from modeld.slot.scheduled_request import ScheduledRequest, Stopped
 from modeld.turn.queue import fits
 from shared.errors import InsufficientMemory, ModeldError, ModelLoadFailed, from_wire
 from shared.lease.crashpoint import crash_point
@@ -51,7 +51,7 @@ class Loads:
         self.rejections = Rejections()
         self.projectors = Projectors()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._listeners: dict[int, list[Work]] = {}
+        self._listeners: dict[int, list[ScheduledRequest]] = {}
         self._entries: dict[int, tuple[ModelEntry, api.MemoryPlan | None]] = {}
         self._targets: dict[int, RequestedIdentity] = {}
         self._workers: dict[int, int] = {}
@@ -60,13 +60,13 @@ class Loads:
 
     # --- towards works -------------------------------------------------------------------------
 
-    async def ensure(self, work: Work, entry: ModelEntry, config: api.LoadConfig) -> bool:
+    async def ensure(self, request: ScheduledRequest, entry: ModelEntry, config: api.LoadConfig) -> bool:
         """Make the model resident for `work`; whether a load was needed.
 
         Raises Stopped, ModelLoadFailed, InsufficientMemory, BackendMismatch, NotOwner.
         """
         slot = self._slot
-        wanted = work.ticket.wanted
+        wanted = request.ticket.wanted
         assert wanted is not None
         await slot.owner.ensure()
         await slot.owner.confirm()
@@ -80,8 +80,8 @@ class Loads:
             # The new model is proven loadable before the old one is closed for it.
             # A drive that hangs is left to itself: whoever waits for it must be able to give up.
             named = entry
-            entry = await work.unless_stopped(
-                lambda: anyio.to_thread.run_sync(slot.shelf.checked, named, abandon_on_cancel=True)
+            entry = await request.unless_stopped(
+                lambda: anyio.to_thread.run_sync(slot.lookup.checked, named, abandon_on_cancel=True)
             )
         kept = await slot.records.config(entry.name)
         target = identity_of(entry, merged(config, kept), slot.backend)
@@ -90,29 +90,29 @@ class Loads:
             target = state.load.target
         else:
             found = entry
-            await work.unless_stopped(lambda: self._validate(found, target))
-        if work.stopped.is_set():
+            await request.unless_stopped(lambda: self._validate(found, target))
+        if request.stopped.is_set():
             raise Stopped
         began = slot.now()
         active = slot.machine.state.active
         if active is not None and not fits(active, wanted):
-            self._note_switch(work, active.name)
-        slot.feed(ev.LoadAsked(target=target, caller=work.ticket.number, allow_switch=work.allow_switch))
+            self._note_switch(request, active.name)
+        slot.feed(ev.LoadAsked(target=target, caller=request.ticket.number, allow_switch=request.allow_switch))
         job = slot.machine.state.load
         if job is None:
             return False
         self._entries.setdefault(job.number, (entry, None))
         self._targets[job.number] = job.target
         try:
-            await self._wait(work, job.number, job.unloads)
+            await self._wait(request, job.number, job.unloads)
         finally:
-            work.load_s = slot.now() - began
+            request.load_s = slot.now() - began
         return True
 
-    def _note_switch(self, work: Work, active: str) -> None:
-        client = work.ticket.client_name
-        self._slot.log(f"switching from {active} to {work.ticket.model} for {client}")
-        self._slot.records.audit("switch", client, {"from": active, "to": work.ticket.model})
+    def _note_switch(self, request: ScheduledRequest, active: str) -> None:
+        client = request.ticket.client_name
+        self._slot.log(f"switching from {active} to {request.ticket.model} for {client}")
+        self._slot.records.audit("switch", client, {"from": active, "to": request.ticket.model})
 
     async def _validate(self, entry: ModelEntry, target: RequestedIdentity) -> None:
         """The memory plan, with what a switch would give back counted as free."""
@@ -124,34 +124,36 @@ class Loads:
         state = self._slot.machine.state
         if state.active is None:
             return 0
-        host = self._slot.crew.host(state.worker)
+        host = self._slot.workers.host(state.worker)
         return (private_bytes(host.pid) or 0) if host is not None else 0
 
-    async def _wait(self, work: Work, job: int, unloads: str) -> None:
+    async def _wait(self, request: ScheduledRequest, job: int, unloads: str) -> None:
         """Until the load has ended, or the work is stopped (the load may go on without it)."""
         slot = self._slot
         future = self._waiting.get(job)
         if future is None:
             future = self._waiting[job] = asyncio.get_running_loop().create_future()
         listeners = self._listeners.setdefault(job, [])
-        listeners.append(work)
-        work.emit(
-            api.Loading(fraction=self.fraction if len(listeners) > 1 else 0.0, model=work.ticket.model, unloads=unloads)
+        listeners.append(request)
+        request.emit(
+            api.Loading(
+                fraction=self.fraction if len(listeners) > 1 else 0.0, model=request.ticket.model, unloads=unloads
+            )
         )
-        stopped = asyncio.ensure_future(work.stopped.wait())
+        stopped = asyncio.ensure_future(request.stopped.wait())
         try:
             await asyncio.wait({future, stopped}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopped.cancel()
-            listeners.remove(work)
+            listeners.remove(request)
         if future.done():
             error = future.result()
             if error is not None:
                 raise from_wire(error)
-            if work.stopped.is_set():
+            if request.stopped.is_set():
                 raise Stopped
             return
-        slot.feed(ev.CallerGone(caller=work.ticket.number))
+        slot.feed(ev.CallerGone(caller=request.ticket.number))
         raise Stopped
 
     def finish(self, effect: fx.FinishLoad) -> None:
@@ -165,7 +167,7 @@ class Loads:
         error = effect.error
         if target is not None:
             self.rejections.note(target, error)
-            if error is not None and projector and worker in self._slot.crew.crashed:
+            if error is not None and projector and worker in self._slot.workers.crashed:
                 reason = str(error.get("data", {}).get("reason") or "it crashed")
                 told = f"{reason}; {self.projectors.note(target.path, projector, reason)}"
                 error = ModelLoadFailed(model=target.name, stage="worker", reason=told).to_wire()
@@ -231,7 +233,7 @@ class Loads:
         """Name the worker in the lease, then let it load."""
         slot = self._slot
         load = slot.machine.state.load
-        host = slot.crew.host(worker)
+        host = slot.workers.host(worker)
         if load is None or load.number != job or host is None:
             return
         entry, plan = self._entries[job]
@@ -247,7 +249,7 @@ class Loads:
             threads=slot.settings.threads,
             parked_bytes=self._parked_bytes(plan),
             template_deadline=slot.settings.template_deadline,
-            shelf_bytes=slot.settings.parked_disk_bytes,
+            disk_cache_bytes=slot.settings.parked_disk_bytes,
             speculation=slot.settings.speculation,
         )
         lease.pin(message.turn, slot.now())
@@ -264,14 +266,14 @@ class Loads:
             await slot.owner.confirm()
             imported = await host.imported()
             self.planner.runtime_digest = imported.runtime_digest
-            devices = () if load.target.device == "CPU" else await slot.crew.devices(host, load.target)
+            devices = () if load.target.device == "CPU" else await slot.workers.devices(host, load.target)
             await slot.owner.hold_devices(devices, host.pid, host.start_token)
             crash_point("load.allowed")
-            loaded = await slot.crew.load(worker, message, moved)
+            loaded = await slot.workers.load(worker, message, moved)
             crash_point("load.loaded")
         except ModeldError as error:
             slot.log(f"load of {entry.name} failed: {error.kind}")
-            slot.crew.note_exit(worker)  # a crash is told as a crash
+            slot.workers.note_exit(worker)  # a crash is told as a crash
             slot.feed(ev.LoadRefused(job=job, error=error.to_wire()))
             return
         finally:
@@ -298,5 +300,5 @@ class Loads:
 
     def _moved(self, job: int, model: str, unloads: str, fraction: float) -> None:
         self.fraction = fraction
-        for work in self._listeners.get(job, []):
-            work.emit(api.Loading(fraction=fraction, model=model, unloads=unloads))
+        for request in self._listeners.get(job, []):
+            request.emit(api.Loading(fraction=fraction, model=model, unloads=unloads))

@@ -10,8 +10,8 @@ import anyio
 from modeld.log.logline import fields_line, turn_line
 from modeld.pipe.messages import SPARE, Done, Embed, Fill, Job, TrimParked, Turn, Warm
 from modeld.slot.core import events as ev
-from modeld.slot.job import Stopped, Work
 from modeld.slot.request import bounded
+from modeld.slot.scheduled_request import ScheduledRequest, Stopped
 from modeld.template.message_parts import holds_images
 from modeld.turn.reaper import EngineTruth, Reaper
 from modeld.turn.stillness import Standing, Stillness
@@ -33,9 +33,9 @@ OnWorker = Callable[[Callable[[int], Job]], Awaitable[Done]]
 class Operation:
     """One protected operation on the resident model. `run` or `hold` once."""
 
-    def __init__(self, slot: Slot, work: Work, kind: Kind) -> None:
+    def __init__(self, slot: Slot, request: ScheduledRequest, kind: Kind) -> None:
         self._slot = slot
-        self._work = work
+        self._request = request
         self._kind = kind
         self.lease: TurnLease | None = None
         self.killed: ModeldError | None = None
@@ -54,12 +54,12 @@ class Operation:
 
         Raises Stopped, EngineFailed, and what the engine raises.
         """
-        slot, work = self._slot, self._work
+        slot, request = self._slot, self._request
         await slot.owner.confirm()
         crash_point("turn.confirmed")
-        if work.stopped.is_set():
+        if request.stopped.is_set():
             raise Stopped
-        lease = self.lease = slot.leases.begin(self._kind, work.ticket.client_name, slot.now(), "prefix")
+        lease = self.lease = slot.leases.begin(self._kind, request.ticket.client_name, slot.now(), "prefix")
         slot.on_failure(lease.number, self._fail)
         try:
             return await self._run(lease, body)
@@ -68,19 +68,19 @@ class Operation:
             lease.end()
 
     async def _run(self, lease: TurnLease, body: Callable[[OnWorker], Awaitable[Done]]) -> Done:
-        slot, work = self._slot, self._work
+        slot, request = self._slot, self._request
         worker = slot.machine.state.worker
-        host = slot.crew.host(worker)
+        host = slot.workers.host(worker)
         if host is None or worker is None:
             raise EngineFailed(reason="the worker process has ended", generation=slot.machine.state.generation)
-        client = work.ticket.client_name
+        client = request.ticket.client_name
         slot.feed(ev.OperationStarted(lease=lease.number, operation=self._kind, holder=client))
         crash_point("turn.started")
         state = slot.machine.state
         self.generation = state.generation
         self.num_ctx = state.active.num_ctx if state.active is not None else 0
         if self._kind == "turn":
-            slot.desk.uses.used(work.ticket.client, client, slot.now())
+            slot.scheduler.uses.used(request.ticket.client, client, slot.now())
         valid = False
         try:
             done = await body(lambda make: self._on_worker(lease, host, make))
@@ -89,7 +89,7 @@ class Operation:
                 await self._relieve(lease, host)
             return done
         except ModeldError as error:
-            slot.crew.note_exit(worker)  # a crash is told as a crash, before the slot is given back
+            slot.workers.note_exit(worker)  # a crash is told as a crash, before the slot is given back
             valid = bool(getattr(error, "state_valid", False)) and not host.exited.is_set()
             if self._had_images and host.crashed and state.active is not None and state.active.projector:
                 told = slot.loads.projectors.note(state.active.path, state.active.projector, host.exit_reason)
@@ -100,9 +100,9 @@ class Operation:
             raise self._explained(error) from error
         finally:
             if self._kind == "turn":
-                slot.desk.uses.ended(work.ticket.client, slot.now())
-                if slot.is_connected(work.ticket.client):
-                    slot.desk.queue.note_use(work.ticket.client, slot.now())
+                slot.scheduler.uses.ended(request.ticket.client, slot.now())
+                if slot.is_connected(request.ticket.client):
+                    slot.scheduler.queue.note_use(request.ticket.client, slot.now())
             self.session_valid = valid
             crash_point("turn.done")
             slot.feed(ev.OperationEnded(lease=lease.number, state_valid=valid, counts_as_use=self._kind != "fill"))
@@ -128,7 +128,7 @@ class Operation:
         return error
 
     async def _on_worker(self, lease: TurnLease, host: WorkerHost, make: Callable[[int], Job]) -> Done:
-        slot, work = self._slot, self._work
+        slot, request = self._slot, self._request
         number = host.next_turn()
         lease.pin(number, slot.now())
         job = make(number)
@@ -139,7 +139,7 @@ class Operation:
             now = slot.now()
             for event in events:
                 lease.observe(event, now)
-                work.emit(event)
+                request.emit(event)
 
         failure: ModeldError | None = None
         done: Done | None = None
@@ -150,16 +150,16 @@ class Operation:
                 host.cancel(number)
                 tasks.start_soon(self._kill_if_stuck, lease)
 
-            work.stage = "running"
-            work.on_stop = stop
-            if work.stopped.is_set():
+            request.stage = "running"
+            request.on_stop = stop
+            if request.stopped.is_set():
                 stop()
             try:
                 done = await host.run(job, on_events)
             except ModeldError as error:
                 failure = error  # raised outside, or the group would wrap it
             finally:
-                work.on_stop = None
+                request.on_stop = None
                 tasks.cancel_scope.cancel()
         if failure is not None:
             raise failure
@@ -207,17 +207,17 @@ class Operation:
 
     def _end_stuck(self, lease: TurnLease, reason: str) -> None:
         """Its worker gets nowhere: that dies, and the queue goes on with a new one."""
-        slot, holder = self._slot, self._work.ticket.client_name
+        slot, holder = self._slot, self._request.ticket.client_name
         slot.log(f"{self._kind} of {holder} is stuck: {reason}; worker killed")
         slot.records.audit("stuck", holder, {"operation": self._kind, "reason": reason})
         slot.feed(ev.OperationStuck(lease=lease.number, reason=reason))
 
 
-async def turn(slot: Slot, work: Work, entry: ModelEntry, params: api.TurnParams) -> api.TurnResult:
+async def turn(slot: Slot, request: ScheduledRequest, entry: ModelEntry, params: api.TurnParams) -> api.TurnResult:
     """`session/turn` from the grant to its final event."""
-    await slot.loads.ensure(work, entry, params.config)
-    operation = Operation(slot, work, "turn")
-    slot.records.turn_begun(work.ticket.number, work.ticket.client_name, entry.name)
+    await slot.loads.ensure(request, entry, params.config)
+    operation = Operation(slot, request, "turn")
+    slot.records.turn_begun(request.ticket.number, request.ticket.client_name, entry.name)
     how = "failed"
     try:
         done = await operation.run(
@@ -235,37 +235,37 @@ async def turn(slot: Slot, work: Work, entry: ModelEntry, params: api.TurnParams
         raise
     except ModeldError as error:
         how = error.kind
-        slot.log(fields_line("turn", client=work.ticket.client_name, model=work.ticket.model, finish=how))
-        if work.stopped.is_set() and work.reason is None and isinstance(error, EngineFailed):
+        slot.log(fields_line("turn", client=request.ticket.client_name, model=request.ticket.model, finish=how))
+        if request.stopped.is_set() and request.reason is None and isinstance(error, EngineFailed):
             how = "cancelled"
             raise Stopped from error  # killed because it did not stop: to its caller it is stopped
-        if work.reason is not None:
-            raise work.reason from error
+        if request.reason is not None:
+            raise request.reason from error
         raise
     finally:
-        slot.records.turn_ended(work.ticket.number, how)
+        slot.records.turn_ended(request.ticket.number, how)
         crash_point("turn.ended")
-    result = turn_result(slot, work, operation, done)
+    result = turn_result(slot, request, operation, done)
     slot.last_turn = result
-    slot.log(turn_line(work.ticket.client_name, result))
-    if work.reason is not None:
-        raise work.reason
+    slot.log(turn_line(request.ticket.client_name, result))
+    if request.reason is not None:
+        raise request.reason
     return result
 
 
-def turn_result(slot: Slot, work: Work, operation: Operation, done: Done) -> api.TurnResult:
+def turn_result(slot: Slot, request: ScheduledRequest, operation: Operation, done: Done) -> api.TurnResult:
     """The final event of a turn. What is odd about the model is told by the turn that loaded it, and not by each."""
     reason = done.finish_reason
     if reason == "cancelled":
-        reason = work.finish_reason
+        reason = request.finish_reason
     decoded = done.usage.generated
     return api.TurnResult(
         finish_reason=cast("api.FinishReason", reason),
-        model=work.ticket.model,
+        model=request.ticket.model,
         usage=done.usage,
         timings=api.Timings(
-            queued_s=round(work.granted_at - work.ticket.arrived, 4),
-            load_s=round(work.load_s, 4),
+            queued_s=round(request.granted_at - request.ticket.arrived, 4),
+            load_s=round(request.load_s, 4),
             prefill_s=done.prefill_s,
             first_token_s=done.first_token_s,
             decode_s=done.decode_s,
@@ -275,32 +275,32 @@ def turn_result(slot: Slot, work: Work, operation: Operation, done: Done) -> api
         num_ctx=operation.num_ctx,
         tool_calls=done.tool_calls,
         session_valid=operation.session_valid,
-        by=work.by if reason == "cancelled_by_other" else "",
-        warnings=[*(slot.loads.warnings if work.load_s > 0 else []), *done.warnings],
+        by=request.by if reason == "cancelled_by_other" else "",
+        warnings=[*(slot.loads.warnings if request.load_s > 0 else []), *done.warnings],
         ended_by=done.ended_by,
     )
 
 
-async def embed(slot: Slot, work: Work, entry: ModelEntry, params: api.EmbedParams) -> api.EmbedResult:
+async def embed(slot: Slot, request: ScheduledRequest, entry: ModelEntry, params: api.EmbedParams) -> api.EmbedResult:
     """`model/embed` on the one slot: never a second model."""
-    await slot.loads.ensure(work, entry, params.config)
-    operation = Operation(slot, work, "embed")
+    await slot.loads.ensure(request, entry, params.config)
+    operation = Operation(slot, request, "embed")
     done = await operation.run(lambda number: Embed(turn=number, texts=params.texts))
     if done.finish_reason == "cancelled":
         raise Stopped
     return api.EmbedResult(vectors=done.vectors, tokens=done.usage.prefilled, generation=operation.generation)
 
 
-async def warm(slot: Slot, work: Work, params: api.WarmParams) -> api.Usage:
+async def warm(slot: Slot, request: ScheduledRequest, params: api.WarmParams) -> api.Usage:
     """`session/warm`: the prefix alone, on the resident model."""
-    operation = Operation(slot, work, "warm")
+    operation = Operation(slot, request, "warm")
     done = await operation.run(lambda number: Warm(turn=number, messages=params.messages, tools=params.tools))
     return done.usage
 
 
-async def fill(slot: Slot, work: Work, params: api.FillParams) -> api.FillResult:
+async def fill(slot: Slot, request: ScheduledRequest, params: api.FillParams) -> api.FillResult:
     """`completion/fill` on the resident model; it never extends the idle timer."""
-    operation = Operation(slot, work, "fill")
+    operation = Operation(slot, request, "fill")
     done = await operation.run(
         lambda number: Fill(
             turn=number,
@@ -312,10 +312,10 @@ async def fill(slot: Slot, work: Work, params: api.FillParams) -> api.FillResult
     return api.FillResult(text=done.text, usage=done.usage)
 
 
-async def load(slot: Slot, work: Work, entry: ModelEntry, params: api.LoadParams) -> api.LoadResult:
+async def load(slot: Slot, request: ScheduledRequest, entry: ModelEntry, params: api.LoadParams) -> api.LoadResult:
     """`model/load` from the grant on. Raises SlotGenerationStale besides the errors of a load."""
     require_expected(slot, params.expect)
-    loaded = await slot.loads.ensure(work, entry, params.config)
+    loaded = await slot.loads.ensure(request, entry, params.config)
     active = slot.active()
     if active is None:
         raise ModelLoadFailed(model=entry.name, stage="worker", reason="it was unloaded again at once")
@@ -323,11 +323,11 @@ async def load(slot: Slot, work: Work, entry: ModelEntry, params: api.LoadParams
         active=active,
         generation=slot.machine.state.generation,
         loaded=loaded,
-        load_seconds=round(work.load_s, 3) if loaded else 0.0,
+        load_seconds=round(request.load_s, 3) if loaded else 0.0,
     )
 
 
-async def unload(slot: Slot, work: Work, params: api.UnloadParams) -> api.UnloadResult:
+async def unload(slot: Slot, request: ScheduledRequest, params: api.UnloadParams) -> api.UnloadResult:
     """`model/unload` from the grant to the worker's end. Idempotent."""
     require_expected(slot, params.expect)
     state = slot.machine.state
@@ -336,7 +336,7 @@ async def unload(slot: Slot, work: Work, params: api.UnloadParams) -> api.Unload
     slot.feed(ev.UnloadAsked(reason="asked for"))
     await slot.until_closed()
     if name:
-        slot.log(f"unloaded {name} for {work.ticket.client_name}")
+        slot.log(f"unloaded {name} for {request.ticket.client_name}")
     return api.UnloadResult(freed=name, freed_bytes=freed, generation=slot.machine.state.generation)
 
 

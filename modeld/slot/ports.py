@@ -38,7 +38,7 @@ class Owner(Protocol):
         ...
 
 
-class Shelf(Protocol):
+class ModelLookup(Protocol):
     """The library as the slot uses it. Blocking."""
 
     def find(self, name: str) -> ModelEntry:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from shared.catalog.entry import ModelEntry
-from shared.catalog.multi_graph import sight_path
+from shared.catalog.multi_graph import projector_path
 
 Signature = tuple[int, int, int] | None
 
@@ -43,7 +43,7 @@ class Projectors:
 
     def without(self, entry: ModelEntry) -> ModelEntry:
         """The entry as it may be loaded."""
-        path = os.path.join(entry.path, sight_path(entry))  # of an absolute one that is the path itself
+        path = os.path.join(entry.path, projector_path(entry))  # of an absolute one that is the path itself
         if not self._reason(path):
             self._left_out.pop(entry.path, None)
             return entry

@@ -7,7 +7,7 @@ import msgspec
 from shared.catalog.advertised.servable import sees, served_by
 from shared.catalog.entry import ModelEntry
 from shared.catalog.identity import AUTO, RequestedIdentity, ResolvedIdentity
-from shared.catalog.multi_graph import sight_path
+from shared.catalog.multi_graph import projector_path
 from shared.diagnosis.remedy import install_command
 from shared.errors import BackendMismatch, BackendUnavailable, ModelLoadFailed
 from shared.protocol.api import ActiveModel, LoadConfig, Sampling
@@ -37,7 +37,7 @@ def identity_of(entry: ModelEntry, config: LoadConfig, backend: str) -> Requeste
         copies=entry.copies,
         min_ctx=config.min_ctx,
         adapters=tuple(config.adapters),
-        projector=sight_path(entry) if sees(entry, backend) else "",
+        projector=projector_path(entry) if sees(entry, backend) else "",
         **fields,  # type: ignore[arg-type]
     )
 

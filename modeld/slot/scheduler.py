@@ -1,6 +1,6 @@
 """Admission and granting: who may ask for what, who waits, and who has the slot.
 
-Every wish is a `Work` with a ticket. A caller's own task only waits for the outcome; the work runs in
+Every request is a `ScheduledRequest` with a ticket. A caller's own task only waits for the outcome; the work runs in
 a task of the slot, so a caller that vanishes never leaves the slot half way.
 """
 
@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from modeld.slot.job import Stopped, Work
 from modeld.slot.request import identity_of
+from modeld.slot.scheduled_request import ScheduledRequest, Stopped
 from modeld.turn.queue import PRIORITY, Kind, Ticket, TurnQueue, Uses, fits
 from shared.diagnosis.defect import where
 from shared.errors import ModelBusy, ModeldError, ModelNotActive, ModelSwitchRequired, WaitTimeout
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shared.catalog.entry import ModelEntry
     from shared.catalog.identity import RequestedIdentity
 
-Run = Callable[[Work], Awaitable[Any]]
+Run = Callable[[ScheduledRequest], Awaitable[Any]]
 T = TypeVar("T")
 
 
@@ -58,21 +58,21 @@ class Permission:
         self.wait_s = wait_s
 
 
-class Desk:
+class Scheduler:
     """What waits and what has the slot. Owned by the slot, on its loop."""
 
     def __init__(self, slot: Slot) -> None:
         self._slot = slot
         self.queue = TurnQueue(slot.settings)
         self.uses = Uses(slot.settings)
-        self._works: dict[int, tuple[Work, Run]] = {}
-        self._current: Work | None = None
+        self._requests: dict[int, tuple[ScheduledRequest, Run]] = {}
+        self._current: ScheduledRequest | None = None
         self._next_ticket = 0
         self._told_at = -1e9
         self._teller: asyncio.TimerHandle | None = None
 
     @property
-    def current(self) -> Work | None:
+    def current(self) -> ScheduledRequest | None:
         """The work that has the slot."""
         return self._current
 
@@ -83,15 +83,15 @@ class Desk:
 
     def refuse_waiting(self, error: Callable[[], ModeldError]) -> None:
         """End everything that waits; what runs goes on."""
-        for work, _ in list(self._works.values()):
-            if work is not self._current and self.queue.remove(work.ticket.number):
-                self._finish_stopped(work, error())
+        for request, _ in list(self._requests.values()):
+            if request is not self._current and self.queue.remove(request.ticket.number):
+                self._finish_stopped(request, error())
 
     def stop_all(self, error: Callable[[], ModeldError]) -> None:
         """End everything, what runs included."""
         self.refuse_waiting(error)
-        for work, _ in list(self._works.values()):
-            work.stop("", error())
+        for request, _ in list(self._requests.values()):
+            request.stop("", error())
 
     # --- admission -----------------------------------------------------------------------------
 
@@ -103,22 +103,22 @@ class Desk:
         config: LoadConfig,
         permission: Permission,
         emit: Callable[[Event], None],
-        run: Callable[[Work], Awaitable[T]],
-        on_work: Callable[[Work], None] = lambda work: None,
+        run: Callable[[ScheduledRequest], Awaitable[T]],
+        on_admitted: Callable[[ScheduledRequest], None] = lambda request: None,
     ) -> T:
         """Queue, then `run` with the slot reserved; its result. Raises the typed errors.
 
-        Cancelling the caller stops the work. `on_work` gets it before it waits, to stop it politely.
+        Cancelling the caller stops the work. `on_admitted` gets it before it waits, to stop it politely.
         """
         wanted = identity_of(entry, config, self._slot.backend) if entry is not None else None
-        work = self._admit(kind, client, wanted, entry.name if entry else "", permission, emit)
-        self._works[work.ticket.number] = (work, run)
-        on_work(work)
+        request = self._admit(kind, client, wanted, entry.name if entry else "", permission, emit)
+        self._requests[request.ticket.number] = (request, run)
+        on_admitted(request)
         self._slot.schedule()
         try:
-            result: T = await work.outcome
+            result: T = await request.outcome
         except asyncio.CancelledError:
-            self.stop(work)
+            self.stop(request)
             raise
         return result
 
@@ -130,7 +130,7 @@ class Desk:
         model: str,
         permission: Permission,
         emit: Callable[[Event], None],
-    ) -> Work:
+    ) -> ScheduledRequest:
         self._next_ticket += 1
         now = self._slot.now()
         wait = self._slot.settings.queue_wait if permission.wait_s is None else permission.wait_s
@@ -146,41 +146,42 @@ class Desk:
             load_seconds=self._slot.loads.seconds.get(model, 0.0),
             front=permission.on_busy == "cancel",
         )
-        work = Work(
+        request = ScheduledRequest(
             ticket, emit, allow_load=permission.load, allow_switch=permission.switch, consent=permission.consent
         )
-        error = self._refusal(work)
+        error = self._refusal(request)
         if error is not None:
             raise error
         if kind == "fill":
             self._drop_older_fills(client.number)
         if self._current is not None:
-            self._make_way(self._current, work, permission)
+            self._make_way(self._current, request, permission)
         self.queue.add(ticket)
-        return work
+        return request
 
-    def _make_way(self, current: Work, work: Work, permission: Permission) -> None:
+    def _make_way(self, current: ScheduledRequest, request: ScheduledRequest, permission: Permission) -> None:
         """What a newcomer does to the work that has the slot. Raises ModelBusy (on_busy fail)."""
-        if PRIORITY[work.ticket.kind] < PRIORITY[current.ticket.kind]:
+        if PRIORITY[request.ticket.kind] < PRIORITY[current.ticket.kind]:
             current.stop("")
-        elif permission.on_busy == "cancel" and current.ticket.client != work.ticket.client:
+        elif permission.on_busy == "cancel" and current.ticket.client != request.ticket.client:
             self._slot.records.audit(
                 "cancelled_by_other",
-                work.ticket.client_name,
-                {"holder": current.ticket.client_name, "operation": current.ticket.kind, "for": work.ticket.model},
+                request.ticket.client_name,
+                {"holder": current.ticket.client_name, "operation": current.ticket.kind, "for": request.ticket.model},
             )
-            self._slot.log(f"{work.ticket.client_name} ends the {current.ticket.kind} of {current.ticket.client_name}")
-            current.stop(work.ticket.client_name)
+            ended = f"the {current.ticket.kind} of {current.ticket.client_name}"
+            self._slot.log(f"{request.ticket.client_name} ends {ended}")
+            current.stop(request.ticket.client_name)
         elif permission.on_busy == "cancel":
             current.stop("")
-        elif permission.on_busy == "fail" and not self._shares_load(work):
+        elif permission.on_busy == "fail" and not self._shares_load(request):
             raise self._busy()
 
     def _drop_older_fills(self, client: int) -> None:
         """The newest fill of a client is the only one that it still wants."""
-        for work, _ in list(self._works.values()):
-            if work.ticket.kind == "fill" and work.ticket.client == client:
-                self.stop(work)
+        for request, _ in list(self._requests.values()):
+            if request.ticket.kind == "fill" and request.ticket.client == client:
+                self.stop(request)
 
     def _busy(self) -> ModelBusy:
         current = self._current
@@ -192,32 +193,32 @@ class Desk:
             queued=len(self.queue),
         )
 
-    def _shares_load(self, work: Work) -> bool:
+    def _shares_load(self, request: ScheduledRequest) -> bool:
         """A load of what is being loaded already joins it, whoever began it."""
         load, current = self._slot.machine.state.load, self._current
-        if work.ticket.kind != "load" or work.ticket.wanted is None:
+        if request.ticket.kind != "load" or request.ticket.wanted is None:
             return False
         if load is not None:
-            return fits(load.target, work.ticket.wanted)
+            return fits(load.target, request.ticket.wanted)
         # About to be loaded: its file and its memory are still being checked.
         if current is None or current.stage != "preparing" or current.ticket.wanted is None:
             return False
-        return fits(current.ticket.wanted, work.ticket.wanted)
+        return fits(current.ticket.wanted, request.ticket.wanted)
 
-    def _refusal(self, work: Work) -> ModeldError | None:
+    def _refusal(self, request: ScheduledRequest) -> ModeldError | None:
         """Why the work could not be done as things are now, permissions considered."""
-        state, ticket = self._slot.machine.state, work.ticket
+        state, ticket = self._slot.machine.state, request.ticket
         if ticket.wanted is None or ticket.kind == "unload":
             return None
         resident = self._slot.resident
         if resident is None:
-            return None if work.allow_load else ModelNotActive(requested=ticket.model)
+            return None if request.allow_load else ModelNotActive(requested=ticket.model)
         if fits(resident, ticket.wanted):
             return None
         users: list[str] = []
         if state.active is not None:
             users = self.uses.in_use_by(ticket.client, self._slot.now(), self.queue, state.active)
-        if work.allow_switch and (work.consent or not users):
+        if request.allow_switch and (request.consent or not users):
             return None
         return ModelSwitchRequired(active=resident.name, requested=ticket.model, in_use_by=users)
 
@@ -242,38 +243,38 @@ class Desk:
         load = state.load
         if load is not None and load.callers and not (ticket.wanted and fits(load.target, ticket.wanted)):
             return False  # somebody waits for that load; the switch comes after it
-        work, run = self._works[ticket.number]
-        error = self._refusal(work)  # things may have changed while it waited
+        request, run = self._requests[ticket.number]
+        error = self._refusal(request)  # things may have changed while it waited
         if error is not None:
             self.queue.remove(ticket.number)
-            self._end(work, error)
+            self._end(request, error)
             return True
         self.queue.take(ticket)
-        self._current = work
-        self._serve_soon(work, run)
+        self._current = request
+        self._serve_soon(request, run)
         return True
 
-    def _serve_soon(self, work: Work, run: Run) -> None:
-        work.stage = "preparing"
-        work.granted_at = self._slot.now()
-        self._slot.spawn(self._serve(work, run))
+    def _serve_soon(self, request: ScheduledRequest, run: Run) -> None:
+        request.stage = "preparing"
+        request.granted_at = self._slot.now()
+        self._slot.spawn(self._serve(request, run))
 
-    async def _serve(self, work: Work, run: Run) -> None:
+    async def _serve(self, request: ScheduledRequest, run: Run) -> None:
         try:
-            if work.stopped.is_set():
+            if request.stopped.is_set():
                 raise Stopped
-            result = await run(work)
+            result = await run(request)
         except Stopped:
-            self._finish_stopped(work, work.reason)
+            self._finish_stopped(request, request.reason)
         except ModeldError as error:
-            self._end(work, error)
+            self._end(request, error)
         except Exception as error:  # the slot outlives a defect of one operation
-            self._slot.log(f"defect in {work.ticket.kind}: {type(error).__name__} at {where(error)}")
-            self._end(work, error)
+            self._slot.log(f"defect in {request.ticket.kind}: {type(error).__name__} at {where(error)}")
+            self._end(request, error)
         else:
-            self._end(work, None, result)
+            self._end(request, None, result)
         finally:
-            if self._current is work:
+            if self._current is request:
                 self._current = None
             self._slot.signal()
             self._slot.schedule()
@@ -281,10 +282,10 @@ class Desk:
     def _join_loads(self) -> None:
         """Loads of what is being loaded already need no turn of their own."""
         for ticket in self.queue.waiting:
-            work, run = self._works[ticket.number]
-            if self._current is not None and self._shares_load(work):
+            request, run = self._requests[ticket.number]
+            if self._current is not None and self._shares_load(request):
                 self.queue.take(ticket)
-                self._serve_soon(work, run)
+                self._serve_soon(request, run)
 
     def _expire(self) -> None:
         now = self._slot.now()
@@ -292,9 +293,9 @@ class Desk:
             return
         places = {ticket.number: place for place, ticket in enumerate(self.places(), start=1)}
         for ticket in self.queue.expired(now):
-            work, _ = self._works[ticket.number]
+            request, _ = self._requests[ticket.number]
             waited = round(now - ticket.arrived, 3)
-            self._end(work, WaitTimeout(position=places[ticket.number], waited_s=waited))
+            self._end(request, WaitTimeout(position=places[ticket.number], waited_s=waited))
 
     def _tell_places(self) -> None:
         """A newcomer at once; the others as they move, but not more often than people can see it.
@@ -303,22 +304,22 @@ class Desk:
         """
         now = self._slot.now()
         due = self._told_at + self._slot.settings.status_interval
-        works = [self._works[ticket.number][0] for ticket in self.queue.waiting]
-        if not works:
+        requests = [self._requests[ticket.number][0] for ticket in self.queue.waiting]
+        if not requests:
             return
         if now < due:
             if self._teller is None:
                 self._teller = asyncio.get_running_loop().call_later(due - now, self._tell_later)
-            if all(work.told for work in works):
+            if all(request.told for request in requests):
                 return
         else:
             self._told_at = now
         order = self.queue.order(now, self._slot.resident, self._slot.resident_since)
         ahead = [self._current.ticket.client_name] if self._current is not None else []
         for position, ticket in enumerate(order, start=1):
-            work = self._works[ticket.number][0]
-            if now >= due or not work.told:
-                work.place(position, list(ahead))
+            request = self._requests[ticket.number][0]
+            if now >= due or not request.told:
+                request.place(position, list(ahead))
             ahead.append(ticket.client_name)
 
     def _tell_later(self) -> None:
@@ -327,49 +328,49 @@ class Desk:
 
     # --- ending --------------------------------------------------------------------------------
 
-    def stop(self, work: Work, by: str = "") -> None:
+    def stop(self, request: ScheduledRequest, by: str = "") -> None:
         """Cancel a piece of work wherever it is."""
-        if work.stage == "queued" and self.queue.remove(work.ticket.number):
-            work.stop(by)
-            self._finish_stopped(work, None)
+        if request.stage == "queued" and self.queue.remove(request.ticket.number):
+            request.stop(by)
+            self._finish_stopped(request, None)
             self._slot.schedule()
         else:
-            work.stop(by)
+            request.stop(by)
 
-    def _finish_stopped(self, work: Work, reason: ModeldError | None) -> None:
-        reason = reason or work.reason
-        if reason is None and work.ticket.kind != "turn":  # only a turn has a result that says "cancelled"
-            by = f" by {work.by}" if work.by else ""
-            reason = RequestCancelled(f"before the {work.ticket.kind} was done it was ended{by}")
-        self._end(work, reason, self.stopped_result(work))
+    def _finish_stopped(self, request: ScheduledRequest, reason: ModeldError | None) -> None:
+        reason = reason or request.reason
+        if reason is None and request.ticket.kind != "turn":  # only a turn has a result that says "cancelled"
+            by = f" by {request.by}" if request.by else ""
+            reason = RequestCancelled(f"before the {request.ticket.kind} was done it was ended{by}")
+        self._end(request, reason, self.stopped_result(request))
 
-    def stopped_result(self, work: Work) -> TurnResult:
+    def stopped_result(self, request: ScheduledRequest) -> TurnResult:
         """What a caller gets whose work never reached the engine."""
-        queued = (work.granted_at or self._slot.now()) - work.ticket.arrived
+        queued = (request.granted_at or self._slot.now()) - request.ticket.arrived
         return TurnResult(
-            finish_reason="cancelled_by_other" if work.by else "cancelled",
-            model=work.ticket.model,
+            finish_reason="cancelled_by_other" if request.by else "cancelled",
+            model=request.ticket.model,
             usage=Usage(),
-            timings=Timings(queued_s=round(queued, 4), load_s=round(work.load_s, 4)),
+            timings=Timings(queued_s=round(queued, 4), load_s=round(request.load_s, 4)),
             generation=self._slot.machine.state.generation,
-            by=work.by,
+            by=request.by,
         )
 
-    def _end(self, work: Work, error: BaseException | None, result: Any = None) -> None:
-        self._works.pop(work.ticket.number, None)
+    def _end(self, request: ScheduledRequest, error: BaseException | None, result: Any = None) -> None:
+        self._requests.pop(request.ticket.number, None)
         if error is not None:
-            work.fail(error)
+            request.fail(error)
         else:
-            work.succeed(result)
+            request.succeed(result)
         self._slot.changed()
 
     def drop_client(self, client: int) -> None:
         """Its connection has closed: its places, holds and running work end."""
         self.queue.drop_client(client)
         self.uses.drop_client(client)
-        for work, _ in list(self._works.values()):
-            if work.ticket.client == client:
-                work.stop("")
-                if work.stage == "queued":
-                    self._finish_stopped(work, None)
+        for request, _ in list(self._requests.values()):
+            if request.ticket.client == client:
+                request.stop("")
+                if request.stage == "queued":
+                    self._finish_stopped(request, None)
         self._slot.schedule()

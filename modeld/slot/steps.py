@@ -14,9 +14,9 @@ import anyio
 
 from modeld.log.logline import turn_line
 from modeld.pipe.messages import Decode, Done, EndSteps, EnsurePrefix, Job, PrefillSuffix
-from modeld.slot.job import Stopped, Work
 from modeld.slot.operations import OnWorker, Operation, turn_result
 from modeld.slot.request import bounded
+from modeld.slot.scheduled_request import ScheduledRequest, Stopped
 from shared.errors import EngineFailed, ModelBusy, ModeldError, SessionClosed, SlotGenerationStale
 from shared.protocol import api
 from shared.protocol.faults import InvalidParams, RequestCancelled
@@ -67,7 +67,7 @@ class HeldTurn:
         self.ended = anyio.Event()
         self.session_valid = True
         self._begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._work: Work | None = None
+        self._request: ScheduledRequest | None = None
         self._operation: Operation | None = None
         self._ask: _Ask | None = None
         self._last: StepName | None = None
@@ -81,7 +81,7 @@ class HeldTurn:
         """Queue, hold the slot, serve the steps, give it back."""
         failure: BaseException | None = None
         try:
-            await self._slot.desk.perform(
+            await self._slot.scheduler.perform(
                 "turn", client, entry, api.LoadConfig(), permission, emit, self._hold, self._attach
             )
         except ModeldError as error:
@@ -89,14 +89,14 @@ class HeldTurn:
         finally:
             self._conclude(failure)
 
-    def _attach(self, work: Work) -> None:
-        self._work = work
+    def _attach(self, request: ScheduledRequest) -> None:
+        self._request = request
         if self._ending:
-            self._slot.desk.stop(work)
+            self._slot.scheduler.stop(request)
 
     def _conclude(self, failure: BaseException | None) -> None:
-        work = self._work
-        by = work.by if work is not None else ""
+        request = self._request
+        by = request.by if request is not None else ""
         if not self.over:
             self.over = str(failure) if failure is not None else f"it was ended by {by}" if by else "it was cancelled"
         closed = failure if failure is not None else self._closed()
@@ -110,68 +110,68 @@ class HeldTurn:
     def _closed(self) -> SessionClosed:
         return SessionClosed(f"turn {self.name} is over: {self.over}; begin another", handle=self.name)
 
-    async def _hold(self, work: Work) -> None:
+    async def _hold(self, request: ScheduledRequest) -> None:
         slot = self._slot
         if slot.machine.state.generation != self.generation:
             raise SlotGenerationStale(expected=self.generation, actual=slot.machine.state.generation)
-        operation = self._operation = Operation(slot, work, "turn")
+        operation = self._operation = Operation(slot, request, "turn")
         operation.on_killed = self._wake_up
-        slot.records.turn_begun(work.ticket.number, work.ticket.client_name, work.ticket.model)
+        slot.records.turn_begun(request.ticket.number, request.ticket.client_name, request.ticket.model)
         how = "failed"
         try:
             how = (await operation.hold(self._serve)).finish_reason
-            if work.stopped.is_set():
+            if request.stopped.is_set():
                 raise Stopped
         except Stopped:
             how = "cancelled"
             raise
         except ModeldError as error:
             how = error.kind
-            if work.stopped.is_set() and work.reason is None and isinstance(error, EngineFailed):
+            if request.stopped.is_set() and request.reason is None and isinstance(error, EngineFailed):
                 raise Stopped from error  # killed because it did not stop: to its caller it is stopped
             raise
         finally:
             self.session_valid = operation.session_valid
-            slot.records.turn_ended(work.ticket.number, how)
+            slot.records.turn_ended(request.ticket.number, how)
 
     async def _serve(self, on_worker: OnWorker) -> Done:
-        operation, work = self._operation, self._work
+        operation, request = self._operation, self._request
         assert operation is not None
-        assert work is not None
+        assert request is not None
         self.num_ctx = operation.num_ctx
         self._begun.set_result(None)
         done = Done(turn=0, finish_reason="stop", usage=api.Usage())
-        while (ask := await self._next(operation, work)) is not None:
-            done = await self._step(ask, on_worker, operation, work)
+        while (ask := await self._next(operation, request)) is not None:
+            done = await self._step(ask, on_worker, operation, request)
             if done.finish_reason == "cancelled" or not done.state_valid:
                 return done
-        work.emit = _ignore
+        request.emit = _ignore
         if self._last is not None:
             done = await on_worker(lambda number: EndSteps(turn=number))
         return done
 
-    async def _next(self, operation: Operation, work: Work) -> _Ask | None:
+    async def _next(self, operation: Operation, request: ScheduledRequest) -> _Ask | None:
         """The next step; None when the turn is over: stopped, ended by its client, or the pause was too long."""
         if operation.lease is not None:
             operation.lease.stage("between steps", self._slot.now())
-        work.on_stop = self._wake_up
+        request.on_stop = self._wake_up
         gap = self._slot.settings.step_gap
         try:
             with anyio.move_on_after(gap):
-                while self._ask is None and not self._ending and not work.stopped.is_set() and not operation.killed:
+                while self._ask is None and not self._ending and not request.stopped.is_set() and not operation.killed:
                     await self._wake.wait()
         finally:
-            work.on_stop = None
+            request.on_stop = None
         if operation.killed is not None:
             raise operation.killed
-        if work.stopped.is_set():
+        if request.stopped.is_set():
             return None
         if self._ask is None and not self._ending:
             self.over = f"no step was asked for within {gap:g} s"
         return self._ask
 
-    async def _step(self, ask: _Ask, on_worker: OnWorker, operation: Operation, work: Work) -> Done:
-        work.emit = ask.emit
+    async def _step(self, ask: _Ask, on_worker: OnWorker, operation: Operation, request: ScheduledRequest) -> Done:
+        request.emit = ask.emit
         if operation.lease is not None:
             operation.lease.stage(_STAGES[ask.name], self._slot.now())
         try:
@@ -228,27 +228,27 @@ class HeldTurn:
         done = await self._do("prefill_suffix", lambda number: PrefillSuffix(turn=number), emit)
         if done.finish_reason == "cancelled":
             await self.ended.wait()
-            raise self._closed() if self._work is not None and self._work.by else RequestCancelled()
+            raise self._closed() if self._request is not None and self._request.by else RequestCancelled()
         return done.usage
 
     async def decode(self, emit: Emit) -> api.TurnResult:
         """The final event, also of a cancelled decode. Raises SessionClosed, InvalidParams, EngineFailed."""
         done = await self._do("decode", lambda number: Decode(turn=number), emit)
-        operation, work = self._operation, self._work
+        operation, request = self._operation, self._request
         assert operation is not None
-        assert work is not None
+        assert request is not None
         if done.finish_reason == "cancelled":
             await self.ended.wait()  # only then is it known whether the session is still good
-        result = turn_result(self._slot, work, operation, done)
+        result = turn_result(self._slot, request, operation, done)
         self._slot.last_turn = result
-        self._slot.log(turn_line(work.ticket.client_name, result))
+        self._slot.log(turn_line(request.ticket.client_name, result))
         return result
 
     async def _do(self, name: StepName, make: Callable[[int], Job], emit: Emit) -> Done:
         if self.over or self._ending:
             raise self._closed()
         if self._ask is not None:
-            holder = self._work.ticket.client_name if self._work is not None else ""
+            holder = self._request.ticket.client_name if self._request is not None else ""
             raise ModelBusy(operation=self._ask.name, holder=holder, since=0.0, queued=0)
         if self._last not in _AFTER[name]:
             raise InvalidParams(at="$.turn", reason=f"{name} cannot follow {self._last or 'the beginning'}")
@@ -258,8 +258,8 @@ class HeldTurn:
 
     def stop(self) -> None:
         """Cancel it, wherever it is."""
-        if self._work is not None:
-            self._slot.desk.stop(self._work)
+        if self._request is not None:
+            self._slot.scheduler.stop(self._request)
         else:
             self._ending = True
 

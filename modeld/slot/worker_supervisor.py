@@ -29,7 +29,7 @@ CLOSE_SECONDS = 2.0
 KEEPING_SECONDS = 10.0
 
 
-class Crew:
+class WorkerSupervisor:
     """Hosts in force. `tell` gets each worker's WorkerUp and, exactly once, its WorkerGone."""
 
     def __init__(self, start: StartWorker, settings: Settings, tell: Callable[[ev.Event], None]) -> None:
@@ -40,7 +40,7 @@ class Crew:
         self._wanted: set[int] = set()
         self._told: set[int] = set()
         self.crashed: set[int] = set()
-        self._doomed: set[int] = set()
+        self._closing: set[int] = set()
         self._starting: dict[int, anyio.CancelScope] = {}
         self.refused: Callable[[int, ModeldError], None] = lambda worker, error: None
 
@@ -61,18 +61,18 @@ class Crew:
             return
         self._hosts[worker] = host
         crash_point("load.spawned")
-        if worker in self._doomed:  # closed just when it was up
+        if worker in self._closing:  # closed just when it was up
             await self._end(worker, host, kill=True)
             return
         try:
             await self._imported(host)
         except ModeldError as error:
-            if worker not in self._doomed:
+            if worker not in self._closing:
                 self.refused(worker, error)
         else:
             self._tell(ev.WorkerUp(worker=worker))
         await host.exited.wait()
-        if worker not in self._doomed:
+        if worker not in self._closing:
             self._gone(worker, host.exit_reason)
 
     async def _came_up(self, worker: int) -> WorkerHost | None:
@@ -85,7 +85,7 @@ class Crew:
                 host = await self._start()
         except ModeldError as error:
             reason = error.message
-            if worker not in self._doomed:
+            if worker not in self._closing:
                 self.refused(worker, error)
         finally:
             del self._starting[worker]
@@ -113,7 +113,7 @@ class Crew:
 
     async def close(self, worker: int, *, kill: bool) -> None:
         """End it and prove it gone, also one that is still coming up."""
-        self._doomed.add(worker)
+        self._closing.add(worker)
         host = self._hosts.get(worker)
         if host is not None:
             await self._end(worker, host, kill=kill)

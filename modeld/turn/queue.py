@@ -28,7 +28,7 @@ PRIORITY: dict[str, int] = {"turn": 0, "load": 0, "unload": 0, "embed": 0, "fill
 
 
 class Ticket(msgspec.Struct, frozen=True, kw_only=True):
-    """One wish. `client` identifies a connection, `client_name` is for people; times in awake seconds.
+    """One request. `client` identifies a connection, `client_name` is for people; times in awake seconds.
 
     `wanted` None (unload) fits whatever is resident. `front` (on_busy cancel) goes before all others.
     """

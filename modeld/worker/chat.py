@@ -82,19 +82,19 @@ class Chat:
         Raises UnsupportedFeature for a message that holds more than the model can take, ImageUnusable,
         TemplateFailed: nothing is left out silently.
         """
-        sight = self._engine.sight
+        encoder = self._engine.image_encoder
         images: Sequence[PromptImage] = ()
-        if sight is None:
+        if encoder is None:
             refuse_images(messages)
         else:
-            messages, images = take_images(messages, sight.mark)
-        mark = sight.mark if sight is not None else ""
+            messages, images = take_images(messages, encoder.mark)
+        mark = encoder.mark if encoder is not None else ""
         rendered = self.tokenizer.contents.render(messages, tools, thinking, mark)
         with self._guard.limits():
             form = self.template.output_format(rendered.disguised)
         if images and rendered.disguised.count(mark) != len(images):
             raise TemplateFailed(message="it left an image out", index=images[0].index)
-        tokens = self.tokenizer.tokens(rendered, sight, images)
+        tokens = self.tokenizer.tokens(rendered, encoder, images)
         if tokens and tokens[-1] < 0:
             at = images[-1].index
             raise TemplateFailed(message="it ends with an image, where an answer should begin", index=at)
@@ -122,14 +122,14 @@ class Chat:
 
     def count_each(self, messages: Sequence[dict[str, Any]]) -> list[int]:
         """Tokens of each message's own words and images. Raises as `prompt`."""
-        sight = self._engine.sight
-        if sight is None:
+        encoder = self._engine.image_encoder
+        if encoder is None:
             refuse_images(messages)
             return self.count([words_of(message) for message in messages])
         told, images = take_images(messages, "")
         each = self.count([words_of(message) for message in told])
         for image in images:
-            each[image.index] += len(sight.ids(sight.mark, [image]))
+            each[image.index] += len(encoder.ids(encoder.mark, [image]))
         return each
 
     def piece_reader(self, form: OutputFormat, stops: Sequence[str]) -> Callable[[int], bytes]:

@@ -32,7 +32,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     thinking: str | None
 
 
-class Onward:
+class PrefillAhead:
     """Runs on the engine thread, between two jobs."""
 
     def __init__(self, engine: Engine, chat: Chat, capabilities: Capabilities, num_ctx: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from modeld.engine.continued import Separator, continued, cut, find_separator, in_parts, one_by_one
-from modeld.engine.contract import Engine, Sight, SpecialTokens
+from modeld.engine.contract import Engine, ImageEncoder, SpecialTokens
 from modeld.engine.images import PromptImage
 from modeld.output.parser import format_marks
 from modeld.template.content import ContentRenderer, Rendered
@@ -35,24 +35,24 @@ class PromptTokenizer:
         if structure and not self._adds_space:
             self._separator = find_separator(self._with_special, special.control)
 
-    def tokens(self, rendered: Rendered, sight: Sight | None, images: Sequence[PromptImage]) -> list[int]:
-        """All tokens of a prompt; no BOS is added. Raises as `Sight.ids`."""
+    def tokens(self, rendered: Rendered, encoder: ImageEncoder | None, images: Sequence[PromptImage]) -> list[int]:
+        """All tokens of a prompt; no BOS is added. Raises as `ImageEncoder.ids`."""
         text = rendered.text
         marks = self._special.spans(rendered.disguised)
         left = list(images)
 
         def whole(part: str) -> list[int]:
-            count = part.count(sight.mark) if sight is not None and left else 0
-            if sight is None or count == 0:
+            count = part.count(encoder.mark) if encoder is not None and left else 0
+            if encoder is None or count == 0:
                 return self._engine.tokenize(part, special=True)
             shown = left[:count]
             del left[:count]
-            return sight.ids(part, shown)
+            return encoder.ids(part, shown)
 
         if marks == self._special.spans(text):
             return whole(text)
-        if sight is not None and images:
-            marks = sorted([*marks, *_places(text, sight.mark)])
+        if encoder is not None and images:
+            marks = sorted([*marks, *_places(text, encoder.mark)])
         tokens: list[int] = []
         for begin, end, disguised in _stretches(rendered, marks):
             tokens += self._between(text, begin, end, marks) if disguised else whole(text[begin:end])

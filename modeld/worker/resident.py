@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from modeld.engine.contract import Aborted, Engine, LoadedModel, LoadRequest
-from modeld.engine.kv_disk_cache import Shelf
+from modeld.engine.kv_disk_cache import KvDiskCache
 from modeld.pipe.messages import (
     Count,
     Counted,
@@ -111,10 +111,10 @@ class Resident:
     def _attach(self, loaded: LoadedModel, identity: ResolvedIdentity) -> list[str]:
         """Conversations that an earlier process kept on disk, if that is wanted; a warning where it cannot be."""
         job = self._job
-        if job.shelf_bytes <= 0 or job.vocabulary_only or not loaded.capabilities.snapshot:
+        if job.disk_cache_bytes <= 0 or job.vocabulary_only or not loaded.capabilities.snapshot:
             return []
         try:
-            self._engine.attach(Shelf(data_root().parked, identity, job.shelf_bytes))
+            self._engine.attach(KvDiskCache(data_root().parked, identity, job.disk_cache_bytes))
         except OSError as error:
             return [f"conversations are not kept on disk: {error.strerror or error}"]
         self.keeps = True
@@ -130,12 +130,12 @@ class Resident:
     @property
     def wants_spare_time(self) -> bool:
         """Whether something is to be done once nobody waits."""
-        return self._runner is not None and self._runner.onward.wanted
+        return self._runner is not None and self._runner.prefill_ahead.wanted
 
     def use_spare_time(self, interrupted: Callable[[], bool]) -> None:
         """Do it, or leave it as soon as work has come. Raises EngineFailed."""
         if self._runner is not None:
-            self._runner.onward.evaluate(interrupted)
+            self._runner.prefill_ahead.evaluate(interrupted)
 
     def serve(self, job: Job, emit: Emit) -> FromWorker:
         """One job to its final message. Raises the errors of `shared.errors`."""
@@ -146,7 +146,7 @@ class Resident:
         if runner is None or steps is None or chat is None or self._job.vocabulary_only:
             raise EngineFailed(reason="no model is loaded")
 
-        runner.onward.note(None)  # it speaks of what ran last
+        runner.prefill_ahead.note(None)  # it speaks of what ran last
         if self._embedding_only and not isinstance(job, Embed):
             raise UnsupportedFeature(feature="chat (this model makes vectors only)")
 

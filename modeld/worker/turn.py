@@ -19,7 +19,7 @@ from modeld.output.repetition import RepetitionWatch
 from modeld.pipe.messages import Done, EnsurePrefix, Fill, Turn, Warm
 from modeld.template.shape import request_of
 from modeld.worker.chat import Chat, Prompt
-from modeld.worker.prefill_ahead import Ended, Onward
+from modeld.worker.prefill_ahead import Ended, PrefillAhead
 from modeld.worker.sampling import decode_options, must_use_tools, offered
 from modeld.worker.stream import EventStream
 from modeld.worker.turn_gate import Activity
@@ -39,7 +39,7 @@ class TurnRunner:
         self._recommended = loaded.sampling
         self._num_ctx = loaded.identity.num_ctx
         self._activity = activity
-        self.onward = Onward(engine, chat, loaded.capabilities, loaded.identity.num_ctx)
+        self.prefill_ahead = PrefillAhead(engine, chat, loaded.capabilities, loaded.identity.num_ctx)
 
     def turn(self, job: Turn, send: Send) -> Done:
         """Answer a conversation. Raises ContextOverflow, TemplateFailed, UnsupportedFeature."""
@@ -49,7 +49,7 @@ class TurnRunner:
         done = self._answer(run, plan, "turn", job.conversation)
         if done.finish_reason in ("stop", "length") and not plan.images:
             held = len(plan.tokens) + done.usage.generated - 1
-            self.onward.note(Ended(job=job, text=said.text, held=held, thinking=plan.thinking))
+            self.prefill_ahead.note(Ended(job=job, text=said.text, held=held, thinking=plan.thinking))
         return done
 
     def plan(self, job: Turn | EnsurePrefix) -> TurnPlan:
@@ -205,9 +205,9 @@ class Run:
     ) -> None:
         """Bring the warm part of the prompt into a lane and say how much it is."""
         self._activity.enter("prefix", self._turn)
-        sight = self._engine.sight
-        if sight is not None and images:
-            sight.show(tokens, images)
+        encoder = self._engine.image_encoder
+        if encoder is not None and images:
+            encoder.show(tokens, images)
         self._total = len(tokens)
         self._usage.reused = self._engine.ensure_prefix(tokens, purpose, conversation)
         self.stream.say(Prefix(reused=self._usage.reused, total=self._total))

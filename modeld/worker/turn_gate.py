@@ -47,7 +47,7 @@ class TurnGate:
             self._spare = True
 
     def interrupt_spare(self) -> None:
-        """Work has come: stop what nobody waits for."""
+        """ScheduledRequest has come: stop what nobody waits for."""
         with self._lock:
             if self._spare:
                 self._abort.set()

@@ -31,7 +31,7 @@ def of_several(facts: Facts, graphs: Collection[str], inputs: Mapping[str, str] 
     return msgspec.structs.replace(facts, takes_rows=True, vision=facts.architecture in SEEN, unusable=unusable)
 
 
-def sight_path(entry: ModelEntry) -> str:
+def projector_path(entry: ModelEntry) -> str:
     """The file by which the model sees: its projector, or its folder's vision graph; "" of one for words.
 
     What lies in the folder is named from there, so that a copy of the folder sees by the same.

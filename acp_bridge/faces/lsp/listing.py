@@ -12,19 +12,19 @@ from acp_bridge.models.picker import nothing_reason
 if TYPE_CHECKING:
     from acp_bridge.core.core import Core
     from acp_bridge.faces.lsp.window import Window
-    from acp_bridge.models.library_view import Shelf
+    from acp_bridge.models.library_view import LibraryView
     from shared.protocol import api
 
 
-def seen_by(window: Window, core: Core, shelf: Shelf) -> Seen:
+def seen_by(window: Window, core: Core, view: LibraryView) -> Seen:
     """What is known now."""
     return Seen(
         advertised=core.models.rows,
-        library=shelf.rows,
+        library=view.rows,
         remotes=core.models.remotes,
         status=core.daemon.status,
         active=core.models.active,
-        fits=shelf.fits,
+        fits=view.fits,
         speeds=window.speeds,
         me=window.name,
     )
@@ -32,9 +32,9 @@ def seen_by(window: Window, core: Core, shelf: Shelf) -> Seen:
 
 async def listing(window: Window, core: Core, workspace: str = "") -> wire.Models:
     """The picker of a workspace."""
-    shelf = await core.models.shelf()
+    view = await core.models.library_view()
     picked = await window.picked(workspace)
-    models = picker_models(seen_by(window, core, shelf), picked, core.models.missing(picked) if picked else "")
+    models = picker_models(seen_by(window, core, view), picked, core.models.missing(picked) if picked else "")
     current = await window.model_of(picked)
     answers = next((model for model in models if model.id == current), None)
     return wire.Models(
@@ -42,7 +42,7 @@ async def listing(window: Window, core: Core, workspace: str = "") -> wire.Model
         picked=picked,
         default=await window.model_of(""),
         reason=_why(answers, core),
-        complete=shelf.complete,
+        complete=view.complete,
     )
 
 

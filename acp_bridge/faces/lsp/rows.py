@@ -1,6 +1,6 @@
 """The rows an editor shows of the models: one list for every surface. Pure.
 
-Ids, names, groups, order and what may be picked depend on the files, the serveable backend and the model active last,
+Ids, names, groups, order and what may be picked depend on the files, the servable backend and the model active last,
 so they stay as they are while modeld restarts; states, details and actions tell what is going on.
 """
 

@@ -206,7 +206,7 @@ class Window:
         """One partial result."""
         self.connection.tell("$/progress", {"token": token, "value": event})
 
-    def tell(self, method: str, params: wire.Told, latest: str | None = None) -> None:
+    def tell(self, method: str, params: wire.Outgoing, latest: str | None = None) -> None:
         """A notification of ours."""
         self.connection.tell(method, params, latest)
 

@@ -38,11 +38,11 @@ ActionCommand = Literal["modeld.explain", "modeld.fix", "modeld.document", "mode
 Operation = Literal["load", "unload", "switch", "pull"]
 
 
-class Asked(msgspec.Struct, rename="camel", kw_only=True):
+class Incoming(msgspec.Struct, rename="camel", kw_only=True):
     """Base of what the editor sends. A field with a default may be left out."""
 
 
-class Told(msgspec.Struct, rename="camel", kw_only=True):
+class Outgoing(msgspec.Struct, rename="camel", kw_only=True):
     """Base of what the bridge sends. Every field is always there."""
 
 
@@ -52,14 +52,14 @@ def mirrored(kind: type[Made], source: msgspec.Struct, /, **said: Any) -> Made:
     return kind(**{name: getattr(source, name) for name in shared}, **said)
 
 
-class Nothing(Asked, kw_only=True):
+class Nothing(Incoming, kw_only=True):
     """No parameters."""
 
 
 # --- opening -----------------------------------------------------------------------------------
 
 
-class Options(Asked, kw_only=True):
+class Options(Incoming, kw_only=True):
     """`initializationOptions`. `workspace` names what picks are remembered for when the window has no folder; the two
     switches decide whether the standard methods are advertised.
     """
@@ -70,7 +70,7 @@ class Options(Asked, kw_only=True):
     code_actions: bool = True
 
 
-class Offer(Told, kw_only=True):
+class Offer(Outgoing, kw_only=True):
     """`capabilities.experimental.modeld` in the answer to `initialize`."""
 
     wire: int
@@ -81,7 +81,7 @@ class Offer(Told, kw_only=True):
 # --- models ------------------------------------------------------------------------------------
 
 
-class Fit(Told, kw_only=True):
+class Fit(Outgoing, kw_only=True):
     """A memory forecast. `context` in tokens is what would fit (0: none); bytes. `text` is a line for people, `source`
     says what its numbers are.
     """
@@ -98,7 +98,7 @@ class Fit(Told, kw_only=True):
     source: str = ""
 
 
-class Model(Told, kw_only=True):
+class Model(Outgoing, kw_only=True):
     """One row of the picker. `id` never changes with state, backend or restart.
 
     `selectable` models may be picked, also while modeld is away; the others say why not in `reason`. `detail` is a
@@ -137,14 +137,14 @@ class Model(Told, kw_only=True):
     tokens_per_s: float = 0.0
 
 
-class ModelsParams(Asked, kw_only=True):
+class ModelsParams(Incoming, kw_only=True):
     """`modeld/models`. `workspace` defaults to the window's folder. `wait` waits for the first look at the library."""
 
     workspace: str = ""
     wait: bool = True
 
 
-class Models(Told, kw_only=True):
+class Models(Outgoing, kw_only=True):
     """The picker: `models` in order, never empty of selectable ones while modeld merely restarts.
 
     `picked` is this workspace's remembered pick ("" when none), `default` the local model that answers without one (""
@@ -158,28 +158,28 @@ class Models(Told, kw_only=True):
     complete: bool = True
 
 
-class PickParams(Asked, kw_only=True):
+class PickParams(Incoming, kw_only=True):
     """`modeld/pick`: remember the user's intent for a workspace. Nothing is loaded."""
 
     model: str
     workspace: str = ""
 
 
-class Picked(Told, kw_only=True):
+class Picked(Outgoing, kw_only=True):
     """What is remembered now."""
 
     model: str
     workspace: str
 
 
-class DescribeParams(Asked, kw_only=True):
+class DescribeParams(Incoming, kw_only=True):
     """`modeld/describe`: a forecast for one model, with a wanted context in tokens if given. Loads nothing."""
 
     model: str
     context: int | None = None
 
 
-class Description(Told, kw_only=True):
+class Description(Outgoing, kw_only=True):
     """What a load would mean. `switch` is the sentence of its consequence, "" when no model has to go; `in_use` the one
     that says who uses that model, "" when nobody else does.
     """
@@ -191,13 +191,13 @@ class Description(Told, kw_only=True):
     warnings: list[str] = []
 
 
-class LibraryParams(Asked, kw_only=True):
+class LibraryParams(Incoming, kw_only=True):
     """`modeld/library`: everything on disk, servable or not. `refresh` scans again first."""
 
     refresh: bool = False
 
 
-class Library(Told, kw_only=True):
+class Library(Outgoing, kw_only=True):
     """`complete` is false while the scan still runs; `problems` are folders and files that could not be read."""
 
     models: list[Model]
@@ -209,7 +209,7 @@ class Library(Told, kw_only=True):
 # --- status ------------------------------------------------------------------------------------
 
 
-class Busy(Told, kw_only=True):
+class Busy(Outgoing, kw_only=True):
     """What holds the slot. `mine`: it is this window. `fraction` is 0 to 1, or null when it cannot be told."""
 
     operation: str
@@ -221,7 +221,7 @@ class Busy(Told, kw_only=True):
     fraction: float | None = None
 
 
-class Waiting(Told, kw_only=True):
+class Waiting(Outgoing, kw_only=True):
     """One place in the queue."""
 
     client: str
@@ -230,7 +230,7 @@ class Waiting(Told, kw_only=True):
     waited_s: float
 
 
-class Memory(Told, kw_only=True):
+class Memory(Outgoing, kw_only=True):
     """Bytes on the device, null when not known."""
 
     required_bytes: int | None = None
@@ -240,7 +240,7 @@ class Memory(Told, kw_only=True):
     pressure: bool = False
 
 
-class Status(Told, kw_only=True):
+class Status(Outgoing, kw_only=True):
     """Where the service stands. `text` is a sentence for people, which says what to do next when it is away.
 
     `startable`: `modeld/start` is the way out. `model` is the id of the resident model, "" when there is none;
@@ -269,26 +269,26 @@ class Status(Told, kw_only=True):
 # --- messages ----------------------------------------------------------------------------------
 
 
-class Text(Asked, kw_only=True, tag_field="type", tag="text"):
+class Text(Incoming, kw_only=True, tag_field="type", tag="text"):
     """Words."""
 
     text: str
 
 
-class Reasoning(Asked, kw_only=True, tag_field="type", tag="reasoning"):
+class Reasoning(Incoming, kw_only=True, tag_field="type", tag="reasoning"):
     """What the assistant thought; passed on where the model's template takes it."""
 
     text: str
 
 
-class Image(Asked, kw_only=True, tag_field="type", tag="image"):
+class Image(Incoming, kw_only=True, tag_field="type", tag="image"):
     """`data` is base64."""
 
     mime_type: str
     data: str
 
 
-class CallPart(Asked, kw_only=True, tag_field="type", tag="tool_call"):
+class CallPart(Incoming, kw_only=True, tag_field="type", tag="tool_call"):
     """A call that the assistant made earlier. `input` is its JSON object."""
 
     id: str
@@ -296,7 +296,7 @@ class CallPart(Asked, kw_only=True, tag_field="type", tag="tool_call"):
     input: dict[str, Any]
 
 
-class ResultPart(Asked, kw_only=True, tag_field="type", tag="tool_result"):
+class ResultPart(Incoming, kw_only=True, tag_field="type", tag="tool_result"):
     """What a tool answered to the call `id`."""
 
     id: str
@@ -306,14 +306,14 @@ class ResultPart(Asked, kw_only=True, tag_field="type", tag="tool_result"):
 MessagePart = Text | Reasoning | Image | CallPart | ResultPart
 
 
-class Message(Asked, kw_only=True):
+class Message(Incoming, kw_only=True):
     """One message of the history. Tool results may stand in a `user` or a `tool` message."""
 
     role: Role
     content: list[MessagePart] | str
 
 
-class Tool(Asked, kw_only=True):
+class Tool(Incoming, kw_only=True):
     """A tool that the model may call. `input_schema` is JSON schema."""
 
     name: str
@@ -321,7 +321,7 @@ class Tool(Asked, kw_only=True):
     input_schema: dict[str, Any] = {}
 
 
-class Sampling(Asked, kw_only=True):
+class Sampling(Incoming, kw_only=True):
     """Options of one turn; null means the model's default. `thinking` is one of the model's `thinking_levels`."""
 
     temperature: float | None = None
@@ -340,7 +340,7 @@ class Sampling(Asked, kw_only=True):
 # --- turns -------------------------------------------------------------------------------------
 
 
-class TurnParams(Asked, kw_only=True):
+class TurnParams(Incoming, kw_only=True):
     """`modeld/turn`: the whole history in, the next assistant message out. No conversation id is needed.
 
     `model` "" means the workspace's pick, else the local default. A remote model answers only as the workspace's pick:
@@ -365,20 +365,20 @@ class TurnParams(Asked, kw_only=True):
     work_done_token: Token | None = None
 
 
-class WaitingEvent(Told, kw_only=True, tag_field="type", tag="waiting"):
+class WaitingEvent(Outgoing, kw_only=True, tag_field="type", tag="waiting"):
     """The turn waits for modeld or for another editor; `text` is a sentence."""
 
     text: str
 
 
-class QueuedEvent(Told, kw_only=True, tag_field="type", tag="queued"):
+class QueuedEvent(Outgoing, kw_only=True, tag_field="type", tag="queued"):
     """Place in the queue, from 1, and who is ahead."""
 
     position: int
     ahead: list[str]
 
 
-class LoadingEvent(Told, kw_only=True, tag_field="type", tag="loading"):
+class LoadingEvent(Outgoing, kw_only=True, tag_field="type", tag="loading"):
     """`fraction` is 0 to 1; `unloads` names the model that makes room, "" when none."""
 
     model: str
@@ -386,41 +386,41 @@ class LoadingEvent(Told, kw_only=True, tag_field="type", tag="loading"):
     unloads: str
 
 
-class PrefixEvent(Told, kw_only=True, tag_field="type", tag="prefix"):
+class PrefixEvent(Outgoing, kw_only=True, tag_field="type", tag="prefix"):
     """Tokens of the prompt that are warm already, and all of them."""
 
     reused: int
     total: int
 
 
-class PrefillEvent(Told, kw_only=True, tag_field="type", tag="prefill"):
+class PrefillEvent(Outgoing, kw_only=True, tag_field="type", tag="prefill"):
     """Tokens read so far, and all that have to be."""
 
     done: int
     total: int
 
 
-class ThinkingEvent(Told, kw_only=True, tag_field="type", tag="thinking"):
+class ThinkingEvent(Outgoing, kw_only=True, tag_field="type", tag="thinking"):
     """The model began to reason."""
 
 
-class GeneratingEvent(Told, kw_only=True, tag_field="type", tag="generating"):
+class GeneratingEvent(Outgoing, kw_only=True, tag_field="type", tag="generating"):
     """The model began to answer."""
 
 
-class TextEvent(Told, kw_only=True, tag_field="type", tag="text"):
+class TextEvent(Outgoing, kw_only=True, tag_field="type", tag="text"):
     """More of the answer."""
 
     text: str
 
 
-class ReasoningEvent(Told, kw_only=True, tag_field="type", tag="reasoning"):
+class ReasoningEvent(Outgoing, kw_only=True, tag_field="type", tag="reasoning"):
     """More of the thoughts."""
 
     text: str
 
 
-class ToolCallEvent(Told, kw_only=True, tag_field="type", tag="tool_call"):
+class ToolCallEvent(Outgoing, kw_only=True, tag_field="type", tag="tool_call"):
     """A call that is being written; `arguments` is the new part of its JSON text. The result has the calls whole."""
 
     index: int
@@ -429,7 +429,7 @@ class ToolCallEvent(Told, kw_only=True, tag_field="type", tag="tool_call"):
     arguments: str
 
 
-class NoticeEvent(Told, kw_only=True, tag_field="type", tag="notice"):
+class NoticeEvent(Outgoing, kw_only=True, tag_field="type", tag="notice"):
     """Words of the bridge to the user about this turn (what was left out, who ended it); never the model's."""
 
     text: str
@@ -450,7 +450,7 @@ TurnEvent = (
 )
 
 
-class ToolCall(Told, kw_only=True):
+class ToolCall(Outgoing, kw_only=True):
     """A finished call. `arguments` is a JSON object as text, complete and valid."""
 
     id: str
@@ -458,7 +458,7 @@ class ToolCall(Told, kw_only=True):
     arguments: str
 
 
-class Usage(Told, kw_only=True):
+class Usage(Outgoing, kw_only=True):
     """Tokens. `reused + prefilled` is the prompt; `generated` includes thoughts."""
 
     reused: int = 0
@@ -466,7 +466,7 @@ class Usage(Told, kw_only=True):
     generated: int = 0
 
 
-class Timings(Told, kw_only=True):
+class Timings(Outgoing, kw_only=True):
     """Seconds, and tokens a second."""
 
     queued_s: float = 0.0
@@ -477,7 +477,7 @@ class Timings(Told, kw_only=True):
     tokens_per_s: float = 0.0
 
 
-class TurnResult(Told, kw_only=True):
+class TurnResult(Outgoing, kw_only=True):
     """The end of a turn. `text` and `reasoning` are empty when they were streamed. `context`: the running window.
 
     `by` names who ended it when `finish_reason` is `cancelled_by_other`. `left_out` counts the messages left out at the
@@ -498,7 +498,7 @@ class TurnResult(Told, kw_only=True):
     ended_by: EndedBy = ""
 
 
-class CancelParams(Asked, kw_only=True):
+class CancelParams(Incoming, kw_only=True):
     """`modeld/cancel`: end the request with this `partialResultToken` or `workDoneToken`; or, with a `model`, all that
     this window runs or has queued on it. With neither: all turns and loads of this window.
     """
@@ -507,13 +507,13 @@ class CancelParams(Asked, kw_only=True):
     model: str = ""
 
 
-class Cancelled(Told, kw_only=True):
+class Cancelled(Outgoing, kw_only=True):
     """How many running requests were asked to end. 0 is no error: they had ended already."""
 
     count: int
 
 
-class CountParams(Asked, kw_only=True):
+class CountParams(Incoming, kw_only=True):
     """`modeld/count`: tokens of `text`, or of `messages` as they would be sent with `tools`. Loads nothing."""
 
     model: str
@@ -522,7 +522,7 @@ class CountParams(Asked, kw_only=True):
     tools: list[Tool] = []
 
 
-class Counted(Told, kw_only=True):
+class Counted(Outgoing, kw_only=True):
     """Tokens of each item alone, and of the whole. `exact` is false when no tokenizer was at hand (modeld is away, or
     the model is remote): then they are an upper guess.
     """
@@ -535,7 +535,7 @@ class Counted(Told, kw_only=True):
 # --- loading -----------------------------------------------------------------------------------
 
 
-class LoadParams(Asked, kw_only=True):
+class LoadParams(Incoming, kw_only=True):
     """`modeld/load`: into an empty slot; `modeld/switch`: also in place of another model.
 
     `context` is an exact window in tokens and never lowered silently. `remember` records the pick for the workspace.
@@ -551,7 +551,7 @@ class LoadParams(Asked, kw_only=True):
     work_done_token: Token | None = None
 
 
-class Loaded(Told, kw_only=True):
+class Loaded(Outgoing, kw_only=True):
     """`fresh` is false when it was loaded already."""
 
     model: str
@@ -562,14 +562,14 @@ class Loaded(Told, kw_only=True):
     reserved_bytes: int | None = None
 
 
-class UnloadParams(Asked, kw_only=True):
+class UnloadParams(Incoming, kw_only=True):
     """`modeld/unload`. With a `model`, only if it is the active one. `cancel` ends a turn that runs on it."""
 
     model: str = ""
     cancel: bool = False
 
 
-class Unloaded(Told, kw_only=True):
+class Unloaded(Outgoing, kw_only=True):
     """`model` is "" when the slot was empty already."""
 
     model: str
@@ -579,14 +579,14 @@ class Unloaded(Told, kw_only=True):
 # --- service -----------------------------------------------------------------------------------
 
 
-class Said(Told, kw_only=True):
+class Said(Outgoing, kw_only=True):
     """`modeld/start` and `modeld/stop`: what the command said, and the status after it."""
 
     text: str
     status: Status
 
 
-class PullParams(Asked, kw_only=True):
+class PullParams(Incoming, kw_only=True):
     """`modeld/pull`: `starter`, `hf:owner/repo[:pattern]`, an http(s) URL or a local path. Works without a daemon."""
 
     source: str
@@ -595,7 +595,7 @@ class PullParams(Asked, kw_only=True):
     work_done_token: Token | None = None
 
 
-class Pulled(Told, kw_only=True):
+class Pulled(Outgoing, kw_only=True):
     """The model that is in the library now."""
 
     model: str
@@ -603,7 +603,7 @@ class Pulled(Told, kw_only=True):
     size_bytes: int
 
 
-class Finding(Told, kw_only=True):
+class Finding(Outgoing, kw_only=True):
     """One line of the doctor. `good` false means that something has to be done, and `text` says what."""
 
     about: str
@@ -611,7 +611,7 @@ class Finding(Told, kw_only=True):
     good: bool
 
 
-class Report(Told, kw_only=True):
+class Report(Outgoing, kw_only=True):
     """`modeld/doctor`. `logs` is the folder of modeld's logs, `root` the data root, `python` this interpreter."""
 
     findings: list[Finding]
@@ -625,7 +625,7 @@ class Report(Told, kw_only=True):
 # --- the bridge asks and tells -----------------------------------------------------------------
 
 
-class Answer(Told, kw_only=True):
+class Answer(Outgoing, kw_only=True):
     """One way to answer."""
 
     id: str
@@ -633,7 +633,7 @@ class Answer(Told, kw_only=True):
     kind: AnswerKind
 
 
-class Question(Told, kw_only=True):
+class Question(Outgoing, kw_only=True):
     """`modeld/ask`, bridge to editor: may the active model be unloaded? `title` holds the switch sentence and whose it
     is. `token` is the one of the turn or load that asks, null when it has none. The question is withdrawn by
     `$/cancelRequest`.
@@ -647,13 +647,13 @@ class Question(Told, kw_only=True):
     token: Token | None = None
 
 
-class Reply(Asked, kw_only=True):
+class Reply(Incoming, kw_only=True):
     """The id of the chosen answer, null when the user dismissed the question: the turn ends with `consent_declined`."""
 
     answer: str | None = None
 
 
-class Progress(Told, kw_only=True):
+class Progress(Outgoing, kw_only=True):
     """`modeld/progress`: long work on the slot or the library, whoever started it. `fraction` is 0 to 1, null when it
     cannot be told; `done`: it has ended.
     """
@@ -666,7 +666,7 @@ class Progress(Told, kw_only=True):
     done: bool = False
 
 
-class Notice(Told, kw_only=True):
+class Notice(Outgoing, kw_only=True):
     """`modeld/notice`: a sentence the user should see once."""
 
     kind: NoticeKind
@@ -677,7 +677,7 @@ class Notice(Told, kw_only=True):
 # --- code actions ------------------------------------------------------------------------------
 
 
-class ActionTarget(Told, kw_only=True):
+class ActionTarget(Outgoing, kw_only=True):
     """The one argument of a code action's command. Lines and characters as LSP counts them, from 0.
 
     The editor's side runs the command (an `ActionCommand`): it shows what would change before it changes text.

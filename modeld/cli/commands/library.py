@@ -60,7 +60,7 @@ def offline(context: Context) -> api.LibraryResult:
     """The inventory by this process alone: no daemon, no engine."""
     from modeld.engine.backends import available
     from modeld.library.inventory import fit_texts
-    from shared.catalog.advertised.capability import Serveable
+    from shared.catalog.advertised.capability import Servable
     from shared.catalog.advertised.rows import Live, library_rows
     from shared.catalog.library import Library
 
@@ -68,7 +68,7 @@ def offline(context: Context) -> api.LibraryResult:
     library.wait(SCAN_SECONDS)
     rows = library.rows()
     live = Live(
-        serveable=Serveable(backend="", standing="none", stopped=True),
+        servable=Servable(backend="", standing="none", stopped=True),
         engines=frozenset(one.backend for one in available() if one.importable),
         fits=fit_texts(rows, context.settings),
     )

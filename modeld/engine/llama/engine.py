@@ -20,7 +20,7 @@ from modeld.engine.contract import (
 )
 from modeld.engine.footprint import resident_bytes
 from modeld.engine.images import image_end, positions, words_end, words_of_prompt
-from modeld.engine.kv_disk_cache import Shelf
+from modeld.engine.kv_disk_cache import KvDiskCache
 from modeld.engine.llama.devices import discrete
 from modeld.engine.llama.embedding import Embedder
 from modeld.engine.llama.lanes import Lane
@@ -31,7 +31,7 @@ from modeld.engine.llama.resolved import resolved_identity, template_of
 from modeld.engine.llama.sampling.sampler import Batch, SamplerChain
 from modeld.engine.llama.sampling.tool_call_grammar import OPENER_TOKENS, HeldTools
 from modeld.engine.llama.threads import Threads
-from modeld.engine.llama.vision import Sight, open_sight
+from modeld.engine.llama.vision import ImageEncoder, open_image_encoder
 from modeld.engine.llama.vocabulary import Vocabulary
 from modeld.engine.llama.warm import WarmStore
 from modeld.engine.prompt_lookup import Lookup
@@ -58,7 +58,7 @@ class LlamaEngine:
         self._digest = ""
         self._prompt: Sequence[int] = ()
         self._words: Sequence[int] = ()  # the prompt without its images
-        self._sight: Sight | None = None
+        self._image_encoder: ImageEncoder | None = None
         self._behind = 0  # tokens of images in the lane that move no position on
         self._lane: Lane | None = None
         self._sampler: SamplerChain | None = None
@@ -114,7 +114,8 @@ class LlamaEngine:
         self._batch = Batch(api, plan.batch)
         self._threads = Threads(api, native.context, plan)
         if request.identity.projector and not embedding_only:
-            self._sight, self._notes = open_sight(self._library_of(), native.model, plan, request.identity)
+            opened = open_image_encoder(self._library_of(), native.model, plan, request.identity)
+            self._image_encoder, self._notes = opened
         self._embedder = Embedder(api, native, plan, self._abort, self._library_of().abort_callback)
         if not embedding_only:
             self._warm_up(api, native, vocabulary, name)
@@ -127,7 +128,7 @@ class LlamaEngine:
             cancel_load=True,
             fim=plan.fill,
             grammar=True,
-            vision=self._sight is not None,
+            vision=self._image_encoder is not None,
             embeddings=True,
             embedding_only=embedding_only,
         )
@@ -154,9 +155,9 @@ class LlamaEngine:
         return self._vocabulary_of().special
 
     @property
-    def sight(self) -> Sight | None:
+    def image_encoder(self) -> ImageEncoder | None:
         """As the contract says."""
-        return self._sight
+        return self._image_encoder
 
     def tokenize(self, text: str, *, special: bool) -> list[int]:
         """As the contract says."""
@@ -204,7 +205,7 @@ class LlamaEngine:
 
     def _see(self, lane: Lane, end: int, progress: ProgressCallback) -> None:
         """Encode an image and evaluate it, whole or not at all."""
-        sight, prompt, start = there(self._sight), self._prompt, len(lane.state.tokens)
+        encoder, prompt, start = there(self._image_encoder), self._prompt, len(lane.state.tokens)
         total, seen = len(prompt), start
 
         def told(count: int) -> bool:
@@ -214,8 +215,8 @@ class LlamaEngine:
             progress(seen, total)
             return not self._abort
 
-        chunk, place = sight.encode(prompt[start], self._abort, lambda: progress(start, total)), start - self._behind
-        if done := sight.decode(self._native_of().context, chunk, lane.sequence, place, told):
+        chunk, place = encoder.encode(prompt[start], self._abort, lambda: progress(start, total)), start - self._behind
+        if done := encoder.decode(self._native_of().context, chunk, lane.sequence, place, told):
             self._proven = self._warm_of().memory.settle(lane)
             if done == _ABORTED:
                 raise Aborted
@@ -307,8 +308,8 @@ class LlamaEngine:
 
     def end_turn(self) -> None:
         """Free the sampler; note how far back the lane can be cut now."""
-        if self._sight is not None:
-            self._sight.hide()
+        if self._image_encoder is not None:
+            self._image_encoder.hide()
         if self._sampler is not None:
             self._sampler.close()
             self._sampler = None
@@ -331,9 +332,9 @@ class LlamaEngine:
         """As the contract says."""
         return self._warm_of().trim(limit)
 
-    def attach(self, shelf: Shelf) -> int:
+    def attach(self, disk_cache: KvDiskCache) -> int:
         """As the contract says."""
-        return self._warm_of().attach(shelf)
+        return self._warm_of().attach(disk_cache)
 
     def shelve(self, until: Callable[[], bool]) -> int:
         """As the contract says."""
@@ -355,9 +356,9 @@ class LlamaEngine:
         if self._embedder is not None:
             self._embedder.close()
             self._embedder = None
-        if self._sight is not None:
-            self._sight.close()
-            self._sight = None
+        if self._image_encoder is not None:
+            self._image_encoder.close()
+            self._image_encoder = None
         if self._native is not None:
             self._native.close()
             self._native = None

@@ -18,7 +18,7 @@ LEAST_CHARACTERS = 2000
 Tokenize = Callable[[str], list[int]]
 
 
-class Told(NamedTuple):
+class SentTokens(NamedTuple):
     """One text and its ids, of which `mark` is a message's end wherever its text stands."""
 
     text: str
@@ -32,7 +32,7 @@ class Retold:
     def __init__(self, tokenize: Tokenize, marks: Mapping[int, str]) -> None:
         self._tokenize = tokenize
         self._marks = {token: text for token, text in marks.items() if text}
-        self._told: list[Told] = []
+        self._told: list[SentTokens] = []
         self._lock = threading.Lock()
 
     def tokens(self, text: str) -> list[int]:
@@ -47,7 +47,7 @@ class Retold:
         self._remember(text, tokens)
         return tokens
 
-    def _known(self, told: Told, text: str) -> tuple[int, Sequence[int]]:
+    def _known(self, told: SentTokens, text: str) -> tuple[int, Sequence[int]]:
         """Where in `text` the last mark stands up to which all is told, and the ids before it."""
         mark = self._marks[told.mark]
         at = told.text.rfind(mark, 0, common_prefix(told.text, text))
@@ -67,4 +67,4 @@ class Retold:
             return  # it has no end that can be told from its text
         with self._lock:
             older = [one for one in self._told if not text.startswith(one.text)]
-            self._told = [*older[-(MOST - 1) :], Told(text, tokens, mark)]
+            self._told = [*older[-(MOST - 1) :], SentTokens(text, tokens, mark)]

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from modeld.engine.contract import Aborted, AbortFlag
-from modeld.engine.images import PromptImage, SightUnusable, begins, image_ids
+from modeld.engine.images import PromptImage, VisionUnusable, begins, image_ids
 from modeld.engine.llama.library import Library, set_fields
 from modeld.engine.llama.model import ContextPlan
 from shared.catalog.identity import RequestedIdentity
@@ -30,11 +30,11 @@ _NODES = 16
 _ALIVE = 1.0
 
 
-class Sight:
-    """`modeld.engine.contract.Sight` for one model and its projector. Close it before the model."""
+class ImageEncoder:
+    """`modeld.engine.contract.ImageEncoder` for one model and its projector. Close it before the model."""
 
     def __init__(self, library: Library, model: Any, path: str, *, threads: int, batch: int, gpu: bool) -> None:
-        """Loads the projector. `batch`: tokens evaluated at once. Raises SightUnusable."""
+        """Loads the projector. `batch`: tokens evaluated at once. Raises VisionUnusable."""
         self._api = library.api
         self._mtmd = _binding()
         self._mtmd.mtmd_helper_log_set(library.log_callback, None)
@@ -61,10 +61,10 @@ class Sight:
         )
         context = mtmd.mtmd_init_from_file(os.fsencode(path), model, params)
         if not context:
-            raise SightUnusable(library.tap.take_reason("llama.cpp cannot read it"))
+            raise VisionUnusable(library.tap.take_reason("llama.cpp cannot read it"))
         if not mtmd.mtmd_support_vision(context):
             mtmd.mtmd_free(context)
-            raise SightUnusable("it is not for images")
+            raise VisionUnusable("it is not for images")
         return context
 
     # --- what a prompt holds -----------------------------------------------------------------------
@@ -230,14 +230,14 @@ class Sight:
             self._context = None
 
 
-def open_sight(
+def open_image_encoder(
     library: Library, model: Any, plan: ContextPlan, asked: RequestedIdentity
-) -> tuple[Sight | None, tuple[str, ...]]:
+) -> tuple[ImageEncoder | None, tuple[str, ...]]:
     """The projector that is asked for. One that cannot be used leaves a model for words, which a warning says."""
     gpu = bool(library.api.llama_supports_gpu_offload()) and asked.device != "CPU"
     try:
-        return Sight(library, model, asked.projector, threads=plan.threads, batch=plan.batch, gpu=gpu), ()
-    except SightUnusable as error:
+        return ImageEncoder(library, model, asked.projector, threads=plan.threads, batch=plan.batch, gpu=gpu), ()
+    except VisionUnusable as error:
         name = os.path.basename(asked.projector)
         return None, (f"images are refused: the projector {name} cannot be used: {error}",)
 
@@ -250,4 +250,4 @@ def _binding() -> Any:
     try:
         return importlib.import_module("llama_cpp.mtmd_cpp")
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
-        raise SightUnusable(f"this build of llama.cpp sees nothing ({type(error).__name__}: {error})") from error
+        raise VisionUnusable(f"this build of llama.cpp sees nothing ({type(error).__name__}: {error})") from error

@@ -7,7 +7,7 @@ import mmap
 import sys
 from collections.abc import Callable, Sequence
 
-from modeld.engine.kv_disk_cache import Shelf, Shelved
+from modeld.engine.kv_disk_cache import KvDiskCache, Shelved
 from modeld.engine.llama.lanes import WORTH_PARKING, Checkpoint, Lane, Parked, State, choose
 from modeld.engine.llama.memory import Memory
 from modeld.engine.llama.model import CHAT, FILL, FILL_TOKENS
@@ -32,7 +32,7 @@ class WarmStore:
         self._fill = Lane(FILL) if fill else None
         self._parked: list[Parked] = []
         self._clock = itertools.count(1)
-        self._shelf: Shelf | None = None
+        self._disk_cache: KvDiskCache | None = None
 
     @property
     def parked_bytes(self) -> int:
@@ -115,10 +115,10 @@ class WarmStore:
 
     # --- on disk -------------------------------------------------------------------------------
 
-    def attach(self, shelf: Shelf) -> int:
+    def attach(self, disk_cache: KvDiskCache) -> int:
         """What an earlier process kept for this identity counts as parked; how many conversations."""
-        self._shelf = shelf
-        found = shelf.look()
+        self._disk_cache = disk_cache
+        found = disk_cache.look()
         for one in reversed(found):
             state = State(tokens=one.header.tokens, used=next(self._clock), floor=one.header.floor)
             state.checkpoints = [Checkpoint(length, None, 0) for length in one.header.lengths]
@@ -129,8 +129,8 @@ class WarmStore:
         """Its content is in memory; else it is forgotten, and its file deleted."""
         if parked.data is not None:
             return True
-        if self._shelf is not None and parked.shelved is not None:
-            parts = self._shelf.read(parked.shelved)
+        if self._disk_cache is not None and parked.shelved is not None:
+            parts = self._disk_cache.read(parked.shelved)
             if parts is not None:
                 parked.data = parts[0]
                 for checkpoint, part in zip(parked.state.checkpoints, parts[1:], strict=True):
@@ -145,7 +145,7 @@ class WarmStore:
 
         A file whose conversation has gone on since is replaced. Raises OSError.
         """
-        if self._shelf is None:
+        if self._disk_cache is None:
             return 0
         held = [one for one in self._parked if one.data is not None]
         if len(self._chat.state.tokens) >= WORTH_PARKING:
@@ -156,20 +156,20 @@ class WarmStore:
         for one in sorted(held, key=lambda parked: -parked.state.used):
             if until():
                 break
-            written += self._shelve_one(self._shelf, one.state, one.data)
+            written += self._shelve_one(self._disk_cache, one.state, one.data)
         return written
 
-    def _shelve_one(self, shelf: Shelf, state: State, data: mmap.mmap) -> bool:
-        if any(_holds(old, state) and shelf.touch(old.path) for old in shelf.look()):
+    def _shelve_one(self, disk_cache: KvDiskCache, state: State, data: mmap.mmap) -> bool:
+        if any(_holds(old, state) and disk_cache.touch(old.path) for old in disk_cache.look()):
             return False
         parts = [data, *(one.data for one in state.checkpoints)]
-        path = shelf.write(state.tokens, state.floor, parts, [one.length for one in state.checkpoints])
+        path = disk_cache.write(state.tokens, state.floor, parts, [one.length for one in state.checkpoints])
         if path is None:
             return False
-        for old in shelf.look():
+        for old in disk_cache.look():
             size = len(old.header.tokens)
             if old.path != path and old.header.tokens == state.tokens[:size]:
-                shelf.drop(old.path)
+                disk_cache.drop(old.path)
         return True
 
 

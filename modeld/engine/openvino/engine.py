@@ -30,7 +30,7 @@ from modeld.engine.openvino.gguf_support import check_gguf
 from modeld.engine.openvino.library import Library, reason_of
 from modeld.engine.openvino.pipeline import Pipeline, Plan
 from modeld.engine.openvino.planning import make_plan, refuse_unsupported
-from modeld.engine.openvino.vision.image_encoder import Sight
+from modeld.engine.openvino.vision.image_encoder import ImageEncoder
 from modeld.engine.openvino.vision.input_embeddings import Rows, takes_rows
 from modeld.engine.openvino.vocabulary import Vocabulary
 from modeld.engine.required import there
@@ -86,7 +86,7 @@ class OpenVinoEngine(KeepsNothing):
         capabilities = Capabilities()
         if not request.vocabulary_only:
             self._open_pipeline(request, library, folder, vocabulary, plan)
-            capabilities = _capabilities(vocabulary, plan, vision=self.sight is not None)
+            capabilities = _capabilities(vocabulary, plan, vision=self.image_encoder is not None)
         progress(_STAGES["ready"], 1000)
         return LoadedModel(
             identity=self._identity(request, library, plan),
@@ -170,9 +170,9 @@ class OpenVinoEngine(KeepsNothing):
     # --- vocabulary ----------------------------------------------------------------------------
 
     @property
-    def sight(self) -> Sight | None:
+    def image_encoder(self) -> ImageEncoder | None:
         """What images are shown to, where the model has a graph for them."""
-        return self._rows.sight if self._rows is not None else None
+        return self._rows.image_encoder if self._rows is not None else None
 
     @property
     def special(self) -> SpecialTokens:
@@ -206,10 +206,10 @@ class OpenVinoEngine(KeepsNothing):
 
     def prefill_suffix(self, options: DecodeOptions | None, progress: ProgressCallback) -> None:
         """Images that are not known first, then chunk by chunk; the first token is sampled with the last chunk."""
-        pipeline, sight = self._pipeline_of(), self.sight
-        if sight is not None:
+        pipeline, encoder = self._pipeline_of(), self.image_encoder
+        if encoder is not None:
             reused, total = self.common_prefix(self._prompt), len(self._prompt)
-            sight.encode(self._abort, lambda: progress(reused, total))
+            encoder.encode(self._abort, lambda: progress(reused, total))
         try:
             self._sampled = pipeline.prefill(self._prompt, options, progress, self._abort)
         except UnsupportedFeature:
@@ -250,8 +250,8 @@ class OpenVinoEngine(KeepsNothing):
         """Blocks of the prompt and of what was generated stay until their room is needed."""
         if self._pipeline is not None:
             self._pipeline.finish()
-        if self.sight is not None:
-            self.sight.hide()
+        if self.image_encoder is not None:
+            self.image_encoder.hide()
         self._sampled = []
 
     def valid(self) -> bool:

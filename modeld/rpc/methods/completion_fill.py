@@ -21,13 +21,13 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Fill
     daemon.require_not_standby()
     entry = await daemon.slot.find(params.model)
     stopper = Stopper(daemon.slot, call)
-    return await daemon.slot.desk.perform(
+    return await daemon.slot.scheduler.perform(
         "fill",
         connection.caller,
         entry,
         api.LoadConfig(),
         Permission(),
         stopper.emit,
-        lambda work: operations.fill(daemon.slot, work, params),
+        lambda request: operations.fill(daemon.slot, request, params),
         stopper.attach,
     )

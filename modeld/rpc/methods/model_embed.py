@@ -24,13 +24,13 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Embe
     permission = Permission(
         load=params.allow_load or params.allow_switch, switch=params.allow_switch, consent=True, on_busy="fail"
     )
-    return await daemon.slot.desk.perform(
+    return await daemon.slot.scheduler.perform(
         "embed",
         connection.caller,
         entry,
         params.config,
         permission,
         stopper.emit,
-        lambda work: operations.embed(daemon.slot, work, entry, params),
+        lambda request: operations.embed(daemon.slot, request, entry, params),
         stopper.attach,
     )

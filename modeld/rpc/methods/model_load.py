@@ -30,13 +30,13 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Load
         load=True, switch=params.allow_switch, consent=True, on_busy=params.on_busy, wait_s=params.wait_s
     )
     stopper = Stopper(daemon.slot, call)
-    return await daemon.slot.desk.perform(
+    return await daemon.slot.scheduler.perform(
         "load",
         connection.caller,
         entry,
         config,
         permission,
         stopper.emit,
-        lambda work: operations.load(daemon.slot, work, entry, msgspec.structs.replace(params, config=config)),
+        lambda request: operations.load(daemon.slot, request, entry, msgspec.structs.replace(params, config=config)),
         stopper.attach,
     )

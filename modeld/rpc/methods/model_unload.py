@@ -21,13 +21,13 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Unlo
     daemon.require_not_standby()
     operations.require_expected(daemon.slot, params.expect)
     stopper = Stopper(daemon.slot, call)
-    return await daemon.slot.desk.perform(
+    return await daemon.slot.scheduler.perform(
         "unload",
         connection.caller,
         None,
         api.LoadConfig(),
         Permission(on_busy=params.on_busy, wait_s=params.wait_s),
         stopper.emit,
-        lambda work: operations.unload(daemon.slot, work, params),
+        lambda request: operations.unload(daemon.slot, request, params),
         stopper.attach,
     )

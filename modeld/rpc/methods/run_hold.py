@@ -17,8 +17,8 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Valu
     params = call.params(api.HoldParams)
     client, slot = connection.caller, daemon.slot
     if params.release:
-        slot.desk.queue.release(client.number, params.run)
+        slot.scheduler.queue.release(client.number, params.run)
     else:
-        slot.desk.queue.hold(client.number, client.name, params.model, params.run, slot.now())
+        slot.scheduler.queue.hold(client.number, client.name, params.model, params.run, slot.now())
     slot.schedule()
     return api.Value()

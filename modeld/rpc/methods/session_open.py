@@ -14,7 +14,7 @@ from shared.protocol import api
 if TYPE_CHECKING:
     from modeld.daemon import Daemon
     from modeld.rpc.server import Connection
-    from modeld.slot.job import Work
+    from modeld.slot.scheduled_request import ScheduledRequest
     from shared.protocol.requests import Call
 
 
@@ -30,12 +30,12 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Open
     if state.active is not None and serves(state.active, identity_of(entry, params.config, daemon.backend)):
         return daemon.handles.open(connection)
 
-    async def opened(work: Work) -> api.OpenResult:
+    async def opened(request: ScheduledRequest) -> api.OpenResult:
         # Before the slot is given back: the next in the queue may want another model.
-        await operations.load(slot, work, entry, load)
+        await operations.load(slot, request, entry, load)
         return daemon.handles.open(connection)
 
-    return await slot.desk.perform(
+    return await slot.scheduler.perform(
         "load",
         connection.caller,
         entry,

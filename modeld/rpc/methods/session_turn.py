@@ -31,13 +31,13 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Turn
         on_busy=params.on_busy,
         wait_s=params.wait_s,
     )
-    return await daemon.slot.desk.perform(
+    return await daemon.slot.scheduler.perform(
         "turn",
         connection.caller,
         entry,
         params.config,
         permission,
         stopper.emit,
-        lambda work: operations.turn(daemon.slot, work, entry, params),
+        lambda request: operations.turn(daemon.slot, request, entry, params),
         stopper.attach,
     )

@@ -23,13 +23,13 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Usag
     daemon.require_not_standby()
     entry = await daemon.slot.find(params.model)
     stopper = Stopper(daemon.slot, call)
-    return await daemon.slot.desk.perform(
+    return await daemon.slot.scheduler.perform(
         "warm",
         connection.caller,
         entry,
         api.LoadConfig(),
         Permission(),
         stopper.emit,
-        lambda work: operations.warm(daemon.slot, work, params),
+        lambda request: operations.warm(daemon.slot, request, params),
         stopper.attach,
     )

@@ -138,7 +138,7 @@ TABLE: dict[tuple[Name, type[ev.Event]], Handler] = {
     },
 }
 
-#: Late answers of workers, loads and leases that are not in force any more, and wishes already met.
+#: Late answers of workers, loads and leases that are not in force any more, and requests already met.
 _LATE: frozenset[type[ev.Event]] = frozenset(
     {
         ev.CallerGone,

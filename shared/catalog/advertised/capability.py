@@ -27,7 +27,7 @@ FRESH_TTLS = 1.25
 RACE_S = 2.0
 
 
-class Serveable(msgspec.Struct, frozen=True, kw_only=True):
+class Servable(msgspec.Struct, frozen=True, kw_only=True):
     """The answer. `backend` is "" when nothing may be advertised; `stopped` says that somebody stopped it.
 
     `remaining` is how many seconds of grace are left (0 unless in grace): look again then. `ever` is
@@ -48,17 +48,17 @@ class Serveable(msgspec.Struct, frozen=True, kw_only=True):
         return STOPPED_TEXT if self.stopped or self.standing == "none" else RESTARTING_TEXT
 
 
-NOTHING = Serveable(backend="", standing="none", ever=False)
+NOTHING = Servable(backend="", standing="none", ever=False)
 
 
-def serveable_backend(
+def servable_backend(
     records: Survey,
     noticed: Mapping[str, float],
     *,
     grace: float,
     connected: str = "",
-    before: Serveable = NOTHING,
-) -> Serveable:
+    before: Servable = NOTHING,
+) -> Servable:
     """The backend whose models may be shown now.
 
     `noticed` tells for each instance seen dead how many awake seconds ago this process noticed it (a
@@ -66,22 +66,22 @@ def serveable_backend(
     right now, "" without. Records that could not be read say nothing: then the answer stays as `before`.
     """
     if connected:
-        return Serveable(backend=connected, standing="live")
+        return Servable(backend=connected, standing="live")
     last = records.last
     if last is not None and last.backend and _fresh(last):
-        return Serveable(backend=last.backend, standing="live")
+        return Servable(backend=last.backend, standing="live")
     for seen in records.instances:
         if not seen.dead and seen.backend:
-            return Serveable(backend=seen.backend, standing="live")
+            return Servable(backend=seen.backend, standing="live")
     if records.problem:
         return before
     gone = _departures(records, noticed)
     if not gone:
-        return Serveable(backend="", standing="none", ever=last is not None or bool(records.instances))
+        return Servable(backend="", standing="none", ever=last is not None or bool(records.instances))
     age, stopped, backend = min(gone)
     if age > grace:
-        return Serveable(backend="", standing="none", stopped=stopped)
-    return Serveable(backend=backend, standing="grace", stopped=stopped, remaining=grace - age)
+        return Servable(backend="", standing="none", stopped=stopped)
+    return Servable(backend=backend, standing="grace", stopped=stopped, remaining=grace - age)
 
 
 def _fresh(lease: LeaseView) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from shared.catalog.advertised.capability import Serveable
+from shared.catalog.advertised.capability import Servable
 from shared.catalog.advertised.servable import refusal, sees, served_by
 from shared.catalog.entry import ModelEntry
 from shared.diagnosis.remedy import install_command
@@ -39,7 +39,7 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
     backends whose engines are installed (None: not known).
     """
 
-    serveable: Serveable
+    servable: Servable
     status: Status | None = None
     rejected: Mapping[str, str] = {}
     fits: Mapping[str, str] = {}
@@ -47,12 +47,12 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def picker_rows(entries: Iterable[ModelEntry], live: Live) -> list[LibraryRow]:
-    """The models that may be picked: those the serveable backend can serve and the daemon did not reject.
+    """The models that may be picked: those the servable backend can serve and the daemon did not reject.
 
     Their names and order depend on the files and the backend alone, so that they are the same while
-    modeld is away. Empty when nothing is serveable; `hidden_reason` says what else there is.
+    modeld is away. Empty when nothing is servable; `hidden_reason` says what else there is.
     """
-    backend = live.serveable.backend
+    backend = live.servable.backend
     if not backend:
         return []
     return [
@@ -69,7 +69,7 @@ def library_rows(entries: Iterable[ModelEntry], live: Live) -> list[LibraryRow]:
 
 def hidden_reason(entries: Iterable[ModelEntry], live: Live) -> str:
     """One line on models that are here and that this daemon cannot serve, or "": they are explained, not shown."""
-    backend = live.serveable.backend
+    backend = live.servable.backend
     others: dict[str, int] = {}
     entries = list(entries)
     for entry in entries:
@@ -89,7 +89,7 @@ def _unusable(entries: Iterable[ModelEntry], live: Live) -> str:
     """Why no model that is here can run under any backend, told of the first; "" when one can, or there is none."""
     models = [entry for entry in entries if entry.kind == "model"]
     reasons = [entry.problem or live.rejected.get(entry.digest, "") for entry in models]
-    if not live.serveable.backend or not models or not all(reasons):
+    if not live.servable.backend or not models or not all(reasons):
         return ""
     more = f" ({len(models) - 1} more cannot run either)" if len(models) > 1 else ""
     return f"{models[0].name} cannot run: {reasons[0]}{more}; see `modeld library`"
@@ -110,12 +110,12 @@ def missing_reason(name: str, entries: Sequence[ModelEntry], live: Live) -> str:
         return live.rejected[entry.digest]
     if entry.problem:
         return entry.problem
-    backend = live.serveable.backend
+    backend = live.servable.backend
     if backend == NO_ENGINE:
         return no_engine_text()
     if backend:
         return f"{entry.reasons.get(backend, 'not servable')}; modeld serves {backend}"
-    return f"modeld is stopped; {START_MODELD}" if live.serveable.ever else "modeld has not been started"
+    return f"modeld is stopped; {START_MODELD}" if live.servable.ever else "modeld has not been started"
 
 
 def _rows(entries: Iterable[ModelEntry], live: Live) -> list[tuple[ModelEntry, LibraryRow]]:
@@ -123,7 +123,7 @@ def _rows(entries: Iterable[ModelEntry], live: Live) -> list[tuple[ModelEntry, L
 
 
 def _row(entry: ModelEntry, live: Live) -> LibraryRow:
-    backend = live.serveable.backend
+    backend = live.servable.backend
     state, situation, reason = _state(entry, live)
     serving = backend if served_by(backend, entry.backends) else _would_serve(entry, live)
     return LibraryRow(
@@ -175,29 +175,29 @@ def _state(entry: ModelEntry, live: Live) -> tuple[RowState, str, str]:
     """(state, key of ACTIONS, reason): what stands first in the order of precedence wins."""
     if entry.problem or not entry.backends:
         return "not servable", "not servable", entry.problem or "no engine can run it"
-    serveable = live.serveable
-    if serveable.standing == "none":
+    servable = live.servable
+    if servable.standing == "none":
         if live.engines is not None and not live.engines.intersection(entry.backends):
             return "not loaded", "no engine", "no engine that can run it is installed"
-        return "not loaded", "stopped", serveable.state
-    if serveable.backend == NO_ENGINE:
+        return "not loaded", "stopped", servable.state
+    if servable.backend == NO_ENGINE:
         return "not servable", "no engine", no_engine_text()
-    if not served_by(serveable.backend, entry.backends):
-        reason = refusal(entry, serveable.backend, shards=len(entry.shards) or 1)
-        return "not servable", "not servable", f"{reason}; modeld serves {serveable.backend}"
-    if live.engines is not None and serveable.backend not in live.engines:
-        return "not servable", "no engine", f"the {serveable.backend} engine is not installed"
+    if not served_by(servable.backend, entry.backends):
+        reason = refusal(entry, servable.backend, shards=len(entry.shards) or 1)
+        return "not servable", "not servable", f"{reason}; modeld serves {servable.backend}"
+    if live.engines is not None and servable.backend not in live.engines:
+        return "not servable", "no engine", f"the {servable.backend} engine is not installed"
     if entry.digest in live.rejected:  # before the gap is looked at: it must not come back in it
         return "rejected", "rejected", live.rejected[entry.digest]
-    if serveable.standing == "grace" or live.status is None:
-        return _away(serveable)
+    if servable.standing == "grace" or live.status is None:
+        return _away(servable)
     return _running(entry.name, live.status)
 
 
-def _away(serveable: Serveable) -> tuple[RowState, str, str]:
-    if serveable.stopped:
-        return "restarting", "stopped", serveable.state
-    return "restarting", "away", serveable.state or "restarting"
+def _away(servable: Servable) -> tuple[RowState, str, str]:
+    if servable.stopped:
+        return "restarting", "stopped", servable.state
+    return "restarting", "away", servable.state or "restarting"
 
 
 def _running(name: str, status: Status) -> tuple[RowState, str, str]:

@@ -153,7 +153,7 @@ async def test_a_schema_binds_the_answer_where_the_engine_has_grammars(engine: E
 
 
 async def test_a_model_without_a_projector_does_not_see(engine: Engine) -> None:
-    """With one it does: test_engine_sight.py."""
+    """With one it does: test_engine_vision.py."""
     assert able(engine).vision is False
 
 

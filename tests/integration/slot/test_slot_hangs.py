@@ -56,7 +56,7 @@ async def test_a_drive_that_hangs_can_be_given_up(models: DataRoot, monkeypatch:
     """Its file is still being read when the client goes: the next client's model is loaded meanwhile."""
     reading, awake = threading.Event(), threading.Event()
     async with inside(models, Settings()) as modeld:
-        checked = modeld.slot.shelf.checked
+        checked = modeld.slot.lookup.checked
 
         def hanging(entry: ModelEntry) -> ModelEntry:
             if entry.name == "a":
@@ -64,7 +64,7 @@ async def test_a_drive_that_hangs_can_be_given_up(models: DataRoot, monkeypatch:
                 awake.wait(30.0)
             return checked(entry)
 
-        monkeypatch.setattr(modeld.slot.shelf, "checked", hanging)
+        monkeypatch.setattr(modeld.slot.lookup, "checked", hanging)
         ends: list[api.TurnResult] = []
 
         async def ask() -> None:
@@ -74,8 +74,8 @@ async def test_a_drive_that_hangs_can_be_given_up(models: DataRoot, monkeypatch:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(ask)
                 await eventually(reading.is_set, "the file is read")
-                assert modeld.slot.desk.current is not None
-                modeld.slot.desk.drop_client(ZED.number)
+                assert modeld.slot.scheduler.current is not None
+                modeld.slot.scheduler.drop_client(ZED.number)
                 await works(modeld, "b")
             assert not awake.is_set()
             assert ends[0].finish_reason == "cancelled"
@@ -143,7 +143,7 @@ async def test_a_worker_that_does_not_come_up_is_ended_with_its_load(
             tasks.start_soon(modeld.turn, "a", ZED, "short")
             await eventually(sleepers, "the worker is spawned")
             mute()
-            modeld.slot.desk.drop_client(ZED.number)
+            modeld.slot.scheduler.drop_client(ZED.number)
         await eventually(lambda: modeld.slot.machine.state.name == "Empty", "the load is rolled back", 20.0)
         assert not sleepers()
         await works(modeld, "a")
@@ -192,7 +192,7 @@ async def test_a_worker_that_freezes_at_a_turns_border_is_killed_when_the_turn_i
             tasks.start_soon(modeld.turn, "a", ZED, "short")
             with anyio.fail_after(20.0):
                 await asked.wait()
-            modeld.slot.desk.drop_client(ZED.number)
+            modeld.slot.scheduler.drop_client(ZED.number)
         await eventually(started[0].exited.is_set, "the worker that froze is gone")
         await works(modeld, "a")
 

@@ -89,7 +89,7 @@ async def test_a_leaked_turn_does_not_keep_others_waiting_for_ever(data_root: Da
         with anyio.fail_after(20.0):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(leak)
-                await eventually(lambda: modeld.slot.desk.current, "the one that leaks came first")
+                await eventually(lambda: modeld.slot.scheduler.current, "the one that leaks came first")
                 tasks.start_soon(wait)
         assert ends == ["stop"]
 
@@ -123,9 +123,9 @@ async def test_lost_samples_alone_reap_nothing(data_root: DataRoot, pipes: Lossy
             await silent_rounds(modeld, pipes)
             assert not result
             assert modeld.slot.machine.state.name == "Busy"
-            current = modeld.slot.desk.current
+            current = modeld.slot.scheduler.current
             assert current is not None
-            modeld.slot.desk.stop(current)
+            modeld.slot.scheduler.stop(current)
         assert result[0].finish_reason == "cancelled"
         assert modeld.records.audited == []
 

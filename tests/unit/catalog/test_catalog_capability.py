@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.catalog.advertised.capability import Serveable, serveable_backend
+from shared.catalog.advertised.capability import Servable, servable_backend
 from shared.lease.reader import LeaseView, PresenceView, Survey
 
 pytestmark = pytest.mark.unit
@@ -34,10 +34,10 @@ def instance(**changes: Any) -> PresenceView:
     return PresenceView(**(fields | {"dead": bool(changes.get("ended_reason")), "same_boot": True} | changes))
 
 
-def answer(last: LeaseView | None = None, *instances: PresenceView, problem: str = "", **options: Any) -> Serveable:
+def answer(last: LeaseView | None = None, *instances: PresenceView, problem: str = "", **options: Any) -> Servable:
     survey = Survey(last=last, owner=last, instances=list(instances), problem=problem)
     noticed = options.pop("noticed", {})
-    return serveable_backend(survey, noticed, grace=GRACE, **options)
+    return servable_backend(survey, noticed, grace=GRACE, **options)
 
 
 def test_nothing_known() -> None:
@@ -46,7 +46,7 @@ def test_nothing_known() -> None:
 
 
 def test_a_daemon_that_answers_needs_no_records() -> None:
-    assert answer(connected="openvino") == Serveable(backend="openvino", standing="live")
+    assert answer(connected="openvino") == Servable(backend="openvino", standing="live")
 
 
 def test_a_live_owner() -> None:
@@ -133,7 +133,7 @@ def test_unreadable_records_change_no_answer() -> None:
 @given(st.floats(0, 200), st.sampled_from(["", "stop", "restart"]))
 def test_a_bridge_born_in_the_gap_answers_like_one_that_saw_it(age: float, reason: str) -> None:
     seen = lease(age_s=age, released_reason=reason)
-    veteran = answer(seen, noticed={"o": age, "x": 3.0}, before=Serveable(backend="llama", standing="live"))
+    veteran = answer(seen, noticed={"o": age, "x": 3.0}, before=Servable(backend="llama", standing="live"))
     assert veteran == answer(seen)
 
 
@@ -162,7 +162,7 @@ def test_past_the_grace_it_is_still_known_whether_somebody_stopped_it(reason: st
 def test_an_instance_that_says_nothing_hides_none_behind_it() -> None:
     silent = [instance(backend=""), instance(same_boot=False, dead=True), instance(backend="", dead=True)]
     found = answer(None, *silent, instance(instance="z", backend="llama", dead=True))
-    assert found == Serveable(backend="llama", standing="grace", stopped=False, remaining=GRACE)
+    assert found == Servable(backend="llama", standing="grace", stopped=False, remaining=GRACE)
 
 
 def test_the_moment_of_a_race_counts_and_not_an_instant_more() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from modeld.engine import kv_disk_cache as shelf
+from modeld.engine import kv_disk_cache
 from modeld.engine.openvino import convert
 from modeld.library.removal import remove_whole
 from shared.catalog import pulled_record as own
@@ -41,7 +41,7 @@ def model(root: DataRoot, name: str) -> ModelEntry:
     for device in ("CPU", "GPU"):
         identity = msgspec.structs.replace(IDENTITY, name=name, device=device)
         part = mmap.mmap(-1, 10)
-        assert shelf.Shelf(root.parked, identity, 1 << 20).write([1, 2], 0, [part], [])
+        assert kv_disk_cache.KvDiskCache(root.parked, identity, 1 << 20).write([1, 2], 0, [part], [])
     folder = root.cache / "openvino" / f"fp1-{name}"
     folder.mkdir(parents=True)
     (folder / "openvino_model.bin").write_bytes(b"x" * 1000)
@@ -58,7 +58,7 @@ def test_everything_that_was_made_of_it_goes(root: DataRoot) -> None:
     assert (result.parked, result.removed) == (2, [first.path, str(root.cache / "openvino" / "fp1-a")])
     assert result.freed_bytes > 1400
     assert os.listdir(root.cache / "openvino") == ["fp1-b"]
-    left = [shelf.header_of(path) for path, _, _ in shelf.files_under(root.parked)]
+    left = [kv_disk_cache.header_of(path) for path, _, _ in kv_disk_cache.files_under(root.parked)]
     assert [header.model for header in left if header] == ["b", "b"]
 
 
@@ -66,7 +66,7 @@ def test_one_that_is_in_use_keeps_everything(root: DataRoot) -> None:
     entry = model(root, "a")
     with pytest.raises(ModelInUse):
         remove_whole(entry, [entry], lambda paths: ("busy", "Zed"), root)
-    assert len(list(shelf.files_under(root.parked))) == 2
+    assert len(list(kv_disk_cache.files_under(root.parked))) == 2
     assert os.listdir(root.cache / "openvino") == ["fp1-a"]
 
 

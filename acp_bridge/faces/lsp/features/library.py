@@ -21,10 +21,10 @@ async def handle(window: Window, params: wire.LibraryParams) -> wire.Library:
     core = await window.core()
     if params.refresh or not core.models.looked.is_set():
         await core.models.look(REFRESH_S)
-    shelf = await core.models.shelf()
+    view = await core.models.library_view()
     return wire.Library(
-        models=library_models(seen_by(window, core, shelf)),
-        complete=shelf.complete,
-        problems=list(shelf.problems),
+        models=library_models(seen_by(window, core, view)),
+        complete=view.complete,
+        problems=list(view.problems),
         folder=str(window.root.models),
     )

@@ -77,8 +77,8 @@ async def _pull(window: Window, params: wire.PullParams, work: Work) -> wire.Pul
     finally:
         shown.end()
     await core.models.look(LISTED_S)
-    shelf = await core.models.shelf()
-    listed = next((row.name for row in shelf.rows if row.path == result.path), result.name)
+    view = await core.models.library_view()
+    listed = next((row.name for row in view.rows if row.path == result.path), result.name)
     return wire.Pulled(model=listed, path=result.path, size_bytes=result.size_bytes)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from modeld.engine.contract import Aborted, AbortFlag
-from modeld.engine.images import PromptImage, SightUnusable, image_ids
+from modeld.engine.images import PromptImage, VisionUnusable, image_ids
 from modeld.engine.openvino.library import Library, reason_of
 from modeld.engine.openvino.pipeline import Plan
 from modeld.engine.openvino.vision.image_decode import read_optics, squares
@@ -29,8 +29,8 @@ _LOOK_MS = 20
 _ALIVE_LOOKS = 50
 
 
-class Sight:
-    """`modeld.engine.contract.Sight` for one folder."""
+class ImageEncoder:
+    """`modeld.engine.contract.ImageEncoder` for one folder."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Sight:
     ) -> None:
         """Loads the graph and looks once. `width`: of the model's rows; `tokenize` reads words with their marks.
 
-        Raises SightUnusable.
+        Raises VisionUnusable.
         """
         self.mark = f"<__media_{secrets.token_hex(8)}__>"
         self._family = family
@@ -56,9 +56,9 @@ class Sight:
             self._request = library.graph(folder / f"{IMAGES}.xml", plan.device, plan.threads)
             self._square = self._look_once(width)
         except ImportError as error:
-            raise SightUnusable(f"Pillow, which decodes them, cannot be used ({error})") from error
+            raise VisionUnusable(f"Pillow, which decodes them, cannot be used ({error})") from error
         except (RuntimeError, OSError, ValueError, msgspec.MsgspecError) as error:
-            raise SightUnusable(reason_of(error)) from error
+            raise VisionUnusable(reason_of(error)) from error
 
     def _look_once(self, width: int) -> int:
         """Tokens of one square; it proves that the graph computes."""

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from modeld.engine.images import SightUnusable, begins, image_end
+from modeld.engine.images import VisionUnusable, begins, image_end
 from modeld.engine.openvino.library import Library, reason_of
 from modeld.engine.openvino.pipeline import Plan
-from modeld.engine.openvino.vision.image_encoder import Sight
+from modeld.engine.openvino.vision.image_encoder import ImageEncoder
 from modeld.engine.openvino.vision.image_tiles import FAMILIES
 from modeld.engine.required import there
 from shared.catalog.multi_graph import WORDS
@@ -34,7 +34,7 @@ class _Config(msgspec.Struct):
 
 
 class Rows:
-    """Of one model; `sight` is None where it is for words alone, and `note` says why."""
+    """Of one model; `image_encoder` is None where it is for words alone, and `note` says why."""
 
     def __init__(
         self, library: Library, folder: Path, plan: Plan, tokenize: Callable[[str], list[int]], *, seeing: bool
@@ -47,16 +47,17 @@ class Rows:
         self._library = library
         self._scale = config.scale_emb
         self._words = library.graph(folder / f"{WORDS}.xml", plan.device, plan.threads)
-        self.sight: Sight | None = None
+        self.image_encoder: ImageEncoder | None = None
         self.note = ""
         family = FAMILIES.get(config.model_type)
         try:
             if family is None:
                 whose = config.model_type or "it"
-                raise SightUnusable(f"only OpenVINO's own reading of prompts knows how {whose} takes them")
+                raise VisionUnusable(f"only OpenVINO's own reading of prompts knows how {whose} takes them")
             if seeing:
-                self.sight = Sight(library, folder, family, plan, self._of_words([0]).shape[-1], tokenize)
-        except SightUnusable as error:
+                width = self._of_words([0]).shape[-1]
+                self.image_encoder = ImageEncoder(library, folder, family, plan, width, tokenize)
+        except VisionUnusable as error:
             self.note = f"images are refused: {error}"
 
     def tensor(self, tokens: Sequence[int]) -> Any:
@@ -67,7 +68,7 @@ class Rows:
             raise EngineFailed(reason=reason_of(error)) from error
         for place in (place for place, token in enumerate(tokens) if begins(token)):
             end = image_end(tokens, place)
-            rows[place:end] = there(self.sight).rows(tokens[place])[: end - place]
+            rows[place:end] = there(self.image_encoder).rows(tokens[place])[: end - place]
         return self._words.get_output_tensor()
 
     def _of_words(self, ids: Sequence[int]) -> Any:

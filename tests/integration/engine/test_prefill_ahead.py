@@ -72,7 +72,7 @@ class Inside:
 
     def go_on(self, interrupted: Callable[[], bool] = never) -> int:
         """What the worker does while nobody waits."""
-        return self.runner.onward.evaluate(interrupted)
+        return self.runner.prefill_ahead.evaluate(interrupted)
 
 
 @pytest.fixture

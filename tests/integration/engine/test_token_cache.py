@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modeld.engine.contract import AbortFlag, LoadRequest
-from modeld.engine.llama import token_cache as retold
+from modeld.engine.llama import token_cache
 from modeld.engine.llama.engine import LlamaEngine
 from modeld.engine.llama.library import Library
 from modeld.engine.llama.token_cache import Retold
@@ -45,7 +45,7 @@ class Counted:
 
 @pytest.fixture(autouse=True)
 def nothing_is_too_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retold, "LEAST_CHARACTERS", 0)
+    monkeypatch.setattr(token_cache, "LEAST_CHARACTERS", 0)
 
 
 @settings(deadline=None)
@@ -71,7 +71,7 @@ def test_a_conversation_that_goes_on_costs_what_is_new() -> None:
 def test_several_conversations_are_remembered_and_not_without_end() -> None:
     counted = Counted()
     known = Retold(counted, MARKS)
-    talks = [f"{number} " * 50 + "<end>" * 3 for number in range(retold.MOST + 1)]
+    talks = [f"{number} " * 50 + "<end>" * 3 for number in range(token_cache.MOST + 1)]
     for talk in talks:
         known.tokens(talk)
     counted.characters = 0

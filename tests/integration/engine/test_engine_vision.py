@@ -1,6 +1,6 @@
 """A model that sees: a real projector of seeded noise beside tiny weights, in a real worker.
 
-What OpenVINO makes of images is proven in `test_openvino_seeing.py`; here it hears the same conversations.
+What OpenVINO makes of images is proven in `test_openvino_vision.py`; here it hears the same conversations.
 """
 
 from __future__ import annotations

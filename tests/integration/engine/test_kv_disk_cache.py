@@ -16,7 +16,7 @@ from engine_bench import Answer, Engine, Engines, Messages, assistant, identity,
 from msgspec.structs import replace
 
 from modeld.cli.app import run
-from modeld.engine.kv_disk_cache import SUFFIX, Shelf, files_under, identity_key, trim
+from modeld.engine.kv_disk_cache import SUFFIX, KvDiskCache, files_under, identity_key, trim
 from modeld.pipe.messages import Load
 from shared.catalog.identity import ResolvedIdentity
 from shared.protocol.api import Sampling
@@ -37,7 +37,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "root"
 
 
-async def opened(engines: Engines, path: Path, shelf_bytes: int = ENOUGH, num_ctx: int = 2048) -> Engine:
+async def opened(engines: Engines, path: Path, disk_cache_bytes: int = ENOUGH, num_ctx: int = 2048) -> Engine:
     """A worker that keeps conversations."""
     host = await engines.start("llama")
     await host.imported()
@@ -48,7 +48,7 @@ async def opened(engines: Engines, path: Path, shelf_bytes: int = ENOUGH, num_ct
         num_ctx=num_ctx,
         threads=1,
         parked_bytes=ENOUGH,
-        shelf_bytes=shelf_bytes,
+        disk_cache_bytes=disk_cache_bytes,
     )
     return Engine(host, await host.load(message, lambda _: None))
 
@@ -56,7 +56,7 @@ async def opened(engines: Engines, path: Path, shelf_bytes: int = ENOUGH, num_ct
 @pytest.fixture(scope="module")
 async def plain(shared_engines: Engines, tiny: Path) -> Engine:
     """Keeps nothing."""
-    return await opened(shared_engines, tiny, shelf_bytes=0)
+    return await opened(shared_engines, tiny, disk_cache_bytes=0)
 
 
 async def restarted(engines: Engines, engine: Engine, path: Path) -> Engine:
@@ -78,7 +78,7 @@ async def told(engine: Engine, about: str = "river") -> tuple[Messages, Answer]:
 
 
 async def test_nothing_is_written_unless_it_is_wanted(engines: Engines, tiny: Path, root: Path) -> None:
-    engine = await opened(engines, tiny, shelf_bytes=0)
+    engine = await opened(engines, tiny, disk_cache_bytes=0)
     await told(engine)
     await engine.host.close(10)
     assert not (root / "parked").exists()
@@ -96,7 +96,7 @@ async def test_a_conversation_outlives_its_process(
     assert len(kept(root)) == 2
     back = await engine.ask(following, FEW)
     assert back.done.usage.reused >= first.done.usage.prefilled
-    plain = await opened(engines, path, shelf_bytes=0)
+    plain = await opened(engines, path, disk_cache_bytes=0)
     assert back.text == (await plain.ask(following, FEW)).text
     assert (await engine.ask(other, FEW)).text == (await plain.ask(other, FEW)).text
     engine = await restarted(engines, engine, path)
@@ -252,37 +252,37 @@ def part(size: int) -> mmap.mmap:
 
 
 def test_the_budget_is_never_exceeded_and_the_oldest_goes_first(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "parked", IDENTITY, 35_000)
-    other = Shelf(tmp_path / "parked", replace(IDENTITY, num_ctx=2), 35_000)
+    disk_cache = KvDiskCache(tmp_path / "parked", IDENTITY, 35_000)
+    other = KvDiskCache(tmp_path / "parked", replace(IDENTITY, num_ctx=2), 35_000)
     paths: list[Path | None] = []
     for number in range(6):
-        paths.append((shelf if number % 2 else other).write([number], 0, [part(10_000)], []))
+        paths.append((disk_cache if number % 2 else other).write([number], 0, [part(10_000)], []))
         os.utime(paths[-1] or tmp_path, ns=(number, number))
         assert sum(size for _, size, _ in files_under(tmp_path / "parked")) <= 35_000
     assert {path for path, _, _ in files_under(tmp_path / "parked")} == set(paths[3:])
-    assert shelf.write([9], 0, [part(40_000)], []) is None
+    assert disk_cache.write([9], 0, [part(40_000)], []) is None
     assert trim(tmp_path / "parked", -1)[0] == 3
 
 
 def test_a_full_disk_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shelf = Shelf(tmp_path / "parked", IDENTITY, ENOUGH)
+    disk_cache = KvDiskCache(tmp_path / "parked", IDENTITY, ENOUGH)
 
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "no space left")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="no space"):
-        shelf.write([1], 0, [part(100)], [])
+        disk_cache.write([1], 0, [part(100)], [])
     assert [one for one in (tmp_path / "parked").rglob("*") if one.is_file()] == []
 
 
 def test_what_a_killed_process_left_half_written_is_swept(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "parked", IDENTITY, ENOUGH)
-    path = shelf.write([1], 0, [part(100)], [])
+    disk_cache = KvDiskCache(tmp_path / "parked", IDENTITY, ENOUGH)
+    path = disk_cache.write([1], 0, [part(100)], [])
     assert path is not None
     half = path.with_name("left.writing")
     half.write_bytes(b"half")
-    assert [one.path for one in Shelf(tmp_path / "parked", IDENTITY, ENOUGH).look()] == [path]
+    assert [one.path for one in KvDiskCache(tmp_path / "parked", IDENTITY, ENOUGH).look()] == [path]
     assert not half.exists()
     assert path.suffix == SUFFIX
 
@@ -292,4 +292,4 @@ def test_a_folder_that_others_may_enter_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "parked").mkdir(mode=0o755)
     (tmp_path / "parked").chmod(0o755)
     with pytest.raises(PermissionError):
-        Shelf(tmp_path / "parked", IDENTITY, ENOUGH)
+        KvDiskCache(tmp_path / "parked", IDENTITY, ENOUGH)

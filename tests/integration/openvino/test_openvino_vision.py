@@ -18,7 +18,7 @@ from modeld.engine.images import PromptImage, open_image
 from modeld.engine.openvino.blocks import BLOCK
 from modeld.engine.openvino.engine import OpenVinoEngine
 from modeld.engine.openvino.options import generation_config
-from modeld.engine.openvino.vision.image_encoder import Sight
+from modeld.engine.openvino.vision.image_encoder import ImageEncoder
 from several_graphs import TOKENS, write_seeing
 from shared.catalog.formats.openvino import read_folder
 from shared.catalog.multi_graph import IMAGES
@@ -79,17 +79,17 @@ def image(width: int, height: int, seed: int) -> PromptImage:
 NOISE, OTHER = image(50, 50, 1), image(50, 50, 2)
 
 
-def sight_of(bench: Bench) -> Sight:
-    sight = bench.engine.sight
-    assert sight is not None
-    return sight
+def encoder_of(bench: Bench) -> ImageEncoder:
+    encoder = bench.engine.image_encoder
+    assert encoder is not None
+    return encoder
 
 
 def prompt_of(bench: Bench, *parts: PromptImage | str) -> tuple[list[int], list[PromptImage]]:
-    sight = sight_of(bench)
-    text = "".join(one if isinstance(one, str) else sight.mark for one in parts)
+    encoder = encoder_of(bench)
+    text = "".join(one if isinstance(one, str) else encoder.mark for one in parts)
     images = [one for one in parts if isinstance(one, PromptImage)]
-    return sight.ids(text, images), images
+    return encoder.ids(text, images), images
 
 
 def look(
@@ -100,15 +100,15 @@ def look(
 ) -> list[int] | None:
     """The answer to words and images, None when it was aborted."""
     tokens, images = prompt_of(bench, *parts)
-    sight_of(bench).show(tokens, images)
+    encoder_of(bench).show(tokens, images)
     return bench.ask(tokens, options, on_chunk)
 
 
 def cold(bench: Bench, direct: Direct, *parts: PromptImage | str) -> list[int]:
     """The same without any reuse."""
     tokens, images = prompt_of(bench, *parts)
-    sight_of(bench).show(tokens, images)
-    sight_of(bench).encode(AbortFlag(), lambda: None)
+    encoder_of(bench).show(tokens, images)
+    encoder_of(bench).encode(AbortFlag(), lambda: None)
     return direct.ask(tokens, LONG.max_tokens)
 
 
@@ -119,7 +119,7 @@ def mismatches(bench: Bench) -> int:
 
 def test_words_are_answered_and_reused_as_by_an_ordinary_model(opened: Opened, seer: Bench, folder: Path) -> None:
     ordinary = opened(folder.parent / "words")
-    assert ordinary.engine.sight is None
+    assert ordinary.engine.image_encoder is None
     chance = random.Random(3)
     prompt: list[int] = seer.engine.tokenize("Once upon a time there was", special=False)
     reused = 0
@@ -179,7 +179,7 @@ def test_answers_do_not_depend_on_reuse(
     seer: Bench, direct: Direct, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
     """Nor on whether an image's rows were still there."""
-    monkeypatch.setattr(sight_of(seer), "_most", kept)
+    monkeypatch.setattr(encoder_of(seer), "_most", kept)
     before = mismatches(seer)
     conversations: list[Sequence[PromptImage | str]] = [
         (NOISE, "b"),
@@ -218,7 +218,7 @@ def test_a_cancel_while_an_image_is_encoded_leaves_nothing_of_it(seer: Bench) ->
     seer.abort.set()
     assert look(seer, "Look: ", new) is None
     assert seer.engine.valid()
-    assert new.digest not in sight_of(seer)._known
+    assert new.digest not in encoder_of(seer)._known
     first = look(seer, "Look: ", new)
     assert first is not None
     assert seer.reused == 0
@@ -246,7 +246,7 @@ def test_a_folder_whose_images_cannot_be_taken_is_a_model_for_words(
     elif fault == "size":
         (path / "preprocessor_config.json").write_text('{"image_mean": [0, 0, 0], "image_std": [1, 1, 1]}')
     bench = opened(path)
-    assert bench.engine.sight is None
+    assert bench.engine.image_encoder is None
     assert bench.loaded.capabilities.vision is False
     (warning,) = bench.loaded.warnings
     assert warning.startswith("images are refused: ")
@@ -256,7 +256,7 @@ def test_a_folder_whose_images_cannot_be_taken_is_a_model_for_words(
 
 def test_one_that_is_to_be_for_words_does_not_see(opened: Opened, folder: Path) -> None:
     bench = opened(folder, blind=True)
-    assert bench.engine.sight is None
+    assert bench.engine.image_encoder is None
     assert (bench.loaded.capabilities.vision, bench.loaded.identity.projector) == (False, "")
     assert not bench.loaded.warnings, "who left it out says so"
     assert bench.ask(bench.engine.tokenize("words", special=False))

@@ -1,4 +1,4 @@
-"""One wish at run time: its ticket, who gets its events, how it is stopped, and what came of it."""
+"""One request at run time: its ticket, who gets its events, how it is stopped, and what came of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Stopped(Exception):
     """The work was stopped before the engine ran it."""
 
 
-class Work:
+class ScheduledRequest:
     """Made at admission, ended exactly once. `stop` may be called at any time and from any stage.
 
     `allow_load`, `allow_switch`, `consent`: what its caller permits. `outcome` is the result or a typed error.
