@@ -2,8 +2,9 @@
 
 The files are a table, a step is one file operation together with the decision that follows it, and a
 scheduler tries all orders of steps, ticks of the clock and crashes. A process that is not scheduled
-while the clock ticks is a paused one. All times are kept relative to now, so that states that differ
-by their age alone are one state.
+while the clock ticks is a paused one. A saboteur may delete the root (whatever comes then is in another
+place), empty the folder, or put a record of an ownership that let go in the place of the highest one. All
+times are kept relative to now, so that states that differ by their age alone are one state.
 
 The one thing asked of every state: at most one living process may act.
 """
@@ -21,12 +22,17 @@ from shared.lease.record import Identity, LeaseRecord, Released
 
 TTL = 4.0  # one tick is a quarter of it: margin 1, validity 3, patience 5, frozen 1, longest step 1
 STEP = TTL / 4
+#: The owner of a record that is put back: an instance that let go long ago.
+PAST = 99
 
 
 class File(msgspec.Struct, frozen=True):
+    """`place` is the root that the record names; owner PAST is an instance that is no process of these."""
+
     owner: int
     sequence: int
     released: bool = False
+    place: int = 0
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,12 +50,18 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     tenure: Tenure | None = None
     renewals: int = 0
     floor: int = 0
+    place: int = 0
+    watched_copy: Watched | None = None
+    by_copy: bool = False
 
 
 class State(msgspec.Struct, frozen=True):
     files: tuple[tuple[int, File], ...]
     processes: tuple[Process, ...]
     crashes: int
+    deeds: int = 0
+    place: int = 0
+    copy: tuple[int, File] | None = None
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +71,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     confirmed: Callable[[int, list[int], Mark | None, Mark | None], bool] = policy.confirmed
     observe: Callable[[Watched | None, Mark, float, float], Watched] = policy.observe
     wrote: Callable[..., Tenure] = policy.wrote
+    contradicts: Callable[[Sighting | None, Sighting | None], bool] = policy.contradicts
+    compares: bool = True
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +88,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     keep: int = 2
     floors: tuple[int, ...] = ()
     releases: bool = True
+    deeds: int = 0
     whole_looks: bool = False
     begun: bool = False
 
@@ -95,9 +110,11 @@ class Model:
         floors = self.bounds.floors or (0,) * self.bounds.processes
         processes = tuple(Process(floor=floor) for floor in floors)
         if not self.bounds.begun:
-            return State((), processes, self.bounds.crashes)
+            return State((), processes, self.bounds.crashes, self.bounds.deeds)
         owner = Process(at="own", mine=1, sequence=1, tenure=policy.begin(TTL, 0.0), renewals=self.bounds.renewals)
-        return _ordered(State(((1, File(0, 1)),), (owner, *processes[1:]), self.bounds.crashes))
+        owned = (1, File(0, 1))
+        state = State((owned,), (owner, *processes[1:]), self.bounds.crashes, self.bounds.deeds, copy=owned)
+        return _ordered(state)
 
     # --- what may happen next ---
 
@@ -112,10 +129,25 @@ class Model:
                 crashed = self._with(state, number, Process(alive=False, at="dead"), state.files)
                 yield f"{number} crash", replace(crashed, crashes=state.crashes - 1)
 
+        if state.deeds:
+            yield from self._deeds(replace(state, deeds=state.deeds - 1))
+
+    def _deeds(self, state: State) -> Iterator[tuple[str, State]]:
+        yield "the root is deleted", _ordered(replace(state, files=(), place=state.place + 1))
+        yield "the folder is emptied", _ordered(replace(state, files=()))
+        if state.files:
+            epoch = state.files[-1][0]
+            past = ((epoch, File(PAST, 1, released=True, place=state.place)),)
+            yield "a past record is put back", _ordered(replace(state, files=(*state.files[:-1], *past)))
+
     def _with(self, state: State, number: int, process: Process, files: Any) -> State:
+        """`files` with the copy where a step writes both: (files, copy)."""
+        copy = state.copy
+        if files and files[0] == "copy":
+            _, files, copy = files
         processes = list(state.processes)
         processes[number] = process
-        return _ordered(State(files, tuple(processes), state.crashes))
+        return _ordered(replace(state, files=files, processes=tuple(processes), copy=copy))
 
     def _tick(self, state: State) -> State:
         return _ordered(replace(state, processes=tuple(_older(process) for process in state.processes)))
@@ -129,38 +161,57 @@ class Model:
 
     def _at_list(self, state: State, number: int, process: Process) -> Iterator[tuple[str, Any, Process]]:
         highest = max((epoch for epoch, _ in state.files), default=0)
-        if highest == 0:
-            yield "finds none", state.files, replace(process, at="create", judged=None, highest=0)
+        looking = replace(process, at="read", highest=highest)
+        if self.bounds.whole_looks or highest == 0:
+            yield from self._at_read(state, number, looking)
         else:
-            looking = replace(process, at="read", highest=highest)
-            if self.bounds.whole_looks:
-                yield from self._at_read(state, number, looking)
-            else:
-                yield f"lists {highest}", state.files, looking
+            yield f"lists {highest}", state.files, looking
 
     def _at_read(self, state: State, number: int, process: Process) -> Iterator[tuple[str, Any, Process]]:
         file = dict(state.files).get(process.highest)
-        if file is None:
+        if file is None and process.highest:
             yield "swept", state.files, replace(process, at="list")
             return
-        mark = _mark(process.highest, file)
-        watched = self.rules.observe(process.watched, mark, 0.0, STEP)
-        watched = replace(watched, unmoved=min(watched.unmoved, policy.patience(TTL)))
-        alive: policy.Liveness = "alive" if state.processes[file.owner].alive else "gone"
-        sighting = Sighting(epoch=process.highest, mark=mark, record=_record(process.highest, file))
-        standing = self.rules.judge(sighting, watched.unmoved, identity(number), alive, TTL)
+        found = _sighting(process.highest, file, state.place) if file is not None else None
+        copy = _outside(state, process.highest)
+        if copy is not None and not self.rules.contradicts(copy, found):
+            copy = None
+        standing: Standing = "none"
+        if copy is None or (found is not None and found.record is not None):
+            standing, watched = self._judge(state, number, found, process.watched)
+            process = replace(process, watched=watched)
+        if copy is not None and policy.may_take(standing):
+            standing, watched = self._judge(state, number, copy, process.watched_copy)
+            process = replace(process, watched_copy=watched)
+            found = copy
         if not policy.may_take(standing):
-            yield f"sees {standing}", state.files, replace(process, at="list", watched=watched, highest=0)
-        elif max(process.highest, process.floor) + 1 <= self.bounds.epochs:
-            yield f"sees {standing}", state.files, replace(process, at="create", watched=None, judged=mark)
+            yield f"sees {standing}", state.files, replace(process, at="list", highest=0)
+            return
+        top = max(found.highest if found is not None else 0, process.floor)
+        if top + 1 <= self.bounds.epochs:
+            judged = found.mark if found is not None else None
+            done = replace(process, at="create", watched=None, watched_copy=None, judged=judged, highest=top)
+            yield f"sees {standing}", state.files, replace(done, by_copy=copy is not None)
+
+    def _judge(
+        self, state: State, number: int, sighting: Sighting | None, watched: Watched | None
+    ) -> tuple[Standing, Watched | None]:
+        if sighting is None:
+            return "none", None
+        watched = self.rules.observe(watched, sighting.mark, 0.0, STEP)
+        watched = replace(watched, unmoved=min(watched.unmoved, policy.patience(TTL)))
+        owner = int(sighting.record.instance) if sighting.record is not None else PAST
+        alive: policy.Liveness = "alive" if owner != PAST and state.processes[owner].alive else "gone"
+        return self.rules.judge(sighting, watched.unmoved, identity(number), alive, TTL), watched
 
     def _at_create(self, state: State, number: int, process: Process) -> Iterator[tuple[str, Any, Process]]:
         epoch = max(process.highest, process.floor) + 1
         if epoch in dict(state.files):
             yield f"finds {epoch} taken", state.files, Process(floor=process.floor)
             return
-        files = [*state.files, (epoch, File(number, policy.CLAIMED))]
-        yield f"creates {epoch}", sort(files), replace(process, at="survey", mine=epoch, started=0.0)
+        files = [*state.files, (epoch, File(number, policy.CLAIMED, place=state.place))]
+        made = replace(process, at="survey", mine=epoch, started=0.0, place=state.place)
+        yield f"creates {epoch}", sort(files), made
 
     def _at_survey(self, state: State, number: int, process: Process) -> Iterator[tuple[str, Any, Process]]:
         yield "lists again", state.files, replace(process, at="compare", epochs=tuple(e for e, _ in state.files))
@@ -169,27 +220,36 @@ class Model:
         seen = None
         if process.judged is not None:
             file = dict(state.files).get(process.judged.epoch)
-            seen = _mark(process.judged.epoch, file) if file is not None else None
+            seen = _sighting(process.judged.epoch, file, state.place).mark if file is not None else None
+            if process.by_copy:
+                copy = _outside(state, process.judged.epoch)
+                seen = copy.mark if copy is not None else None
         good = self.rules.confirmed(process.mine, list(process.epochs), process.judged, seen)
         if good and process.started + policy.validity(TTL) > 0.0:
-            kept = Process(at="proclaim", mine=process.mine, started=process.started)
+            kept = Process(at="proclaim", mine=process.mine, started=process.started, place=process.place)
             yield "confirms", state.files, kept
         else:
             yield "doubts", state.files, Process(at="withdraw", mine=process.mine, floor=process.floor)
 
     def _at_withdraw(self, state: State, number: int, process: Process) -> Iterator[tuple[str, Any, Process]]:
-        files = put(state.files, process.mine, File(number, policy.CLAIMED, released=True))
+        withdrawn = File(number, policy.CLAIMED, released=True, place=process.place)
+        files = put(state.files, process.mine, withdrawn) if self._intact(state, number, process) else state.files
         yield "withdraws", files, Process(floor=process.floor)
 
     def _at_proclaim(self, state: State, number: int, process: Process) -> Iterator[tuple[str, Any, Process]]:
-        files = put(state.files, process.mine, File(number, 1))
+        if not self._intact(state, number, process):
+            yield "has lost its place", state.files, Process(floor=process.floor)
+            return
+        mine = File(number, 1, place=process.place)
+        files = put(state.files, process.mine, mine)
         old = [epoch for epoch, _ in files if epoch < process.mine]
         swept = old[: -(self.bounds.keep - 1)] if len(old) >= self.bounds.keep else []
         yield (
             "proclaims",
-            tuple(item for item in files if item[0] not in swept),
+            ("copy", tuple(item for item in files if item[0] not in swept), (process.mine, mine)),
             Process(
                 at="own",
+                place=process.place,
                 mine=process.mine,
                 sequence=1,
                 tenure=policy.begin(TTL, process.started),
@@ -206,7 +266,7 @@ class Model:
             yield ticked.state, state.files, _ended_if_lost(process, ticked)
             return
         if process.renewals:
-            if _higher(state, process):
+            if _higher(state, process) or not self._intact(state, number, process):
                 lost = replace(process.tenure, state="lost")
                 yield "sees a successor", state.files, _ended_if_lost(process, lost)
             else:
@@ -218,17 +278,28 @@ class Model:
 
     def _at_write(self, state: State, number: int, process: Process) -> Iterator[tuple[str, Any, Process]]:
         sequence = process.sequence + 1
-        files = put(state.files, process.mine, File(number, sequence))
+        files = put(state.files, process.mine, File(number, sequence, place=process.place))
         yield "writes", files, replace(process, at="relist", sequence=sequence)
 
     def _at_relist(self, state: State, number: int, process: Process) -> Iterator[tuple[str, Any, Process]]:
         assert process.tenure is not None
-        tenure = self.rules.wrote(process.tenure, process.started, 0.0, higher=_higher(state, process))
-        yield f"relists, {tenure.state}", state.files, _ended_if_lost(process, tenure)
+        higher = _higher(state, process) or not self._intact(state, number, process)
+        tenure = self.rules.wrote(process.tenure, process.started, 0.0, higher=higher)
+        mine = (process.mine, File(number, process.sequence, place=process.place))
+        kept = state.files if higher else ("copy", state.files, mine)
+        yield f"relists, {tenure.state}", kept, _ended_if_lost(process, tenure)
 
     def _at_release(self, state: State, number: int, process: Process) -> Iterator[tuple[str, Any, Process]]:
-        files = put(state.files, process.mine, File(number, process.sequence + 1, released=True))
-        yield "marks released", files, Process(at="done")
+        if not self._intact(state, number, process):
+            yield "lets go of nothing", state.files, Process(at="done")
+            return
+        files = put(state.files, process.mine, File(number, process.sequence + 1, released=True, place=process.place))
+        yield "marks released", ("copy", files, None), Process(at="done")
+
+    def _intact(self, state: State, number: int, process: Process) -> bool:
+        """Whether the place and the own record are those that it made (a renewal's check; a rule may leave it out)."""
+        file = dict(state.files).get(process.mine)
+        return not self.rules.compares or (file is not None and file.owner == number and state.place == process.place)
 
 
 def sort(files: list[tuple[int, File]]) -> tuple[tuple[int, File], ...]:
@@ -289,12 +360,32 @@ def _ordered(state: State) -> State:
     if order == list(range(len(order))):
         return state
     place = {old: new for new, old in enumerate(order)}
+    place[PAST] = PAST
     files = tuple((epoch, replace(file, owner=place[file.owner])) for epoch, file in state.files)
-    return State(files, tuple(state.processes[old] for old in order), state.crashes)
+    copy = state.copy
+    if copy is not None:
+        copy = (copy[0], replace(copy[1], owner=place[copy[1].owner]))
+    return replace(state, files=files, processes=tuple(state.processes[old] for old in order), copy=copy)
 
 
 def _owned(state: State, number: int) -> tuple[int, ...]:
-    return tuple(epoch for epoch, file in state.files if file.owner == number)
+    copied = state.copy is not None and state.copy[1].owner == number
+    return (*(epoch for epoch, file in state.files if file.owner == number), -int(copied))
+
+
+def _sighting(epoch: int, file: File, place: int) -> Sighting:
+    elsewhere = file.place != place
+    record = None if elsewhere else _record(epoch, file)
+    return Sighting(epoch=epoch, mark=_mark(epoch, file), record=record, elsewhere=elsewhere)
+
+
+def _outside(state: State, epoch: int) -> Sighting | None:
+    """The copy as a contender sees it that found `epoch` in the folder."""
+    if state.copy is None:
+        return None
+    above, file = state.copy
+    mark = replace(_mark(above, file), epoch=epoch)
+    return Sighting(epoch=epoch, above=above, mark=mark, record=_record(above, file), outside=True)
 
 
 def _mark(epoch: int, file: File) -> Mark:
@@ -315,7 +406,8 @@ def _record(epoch: int, file: File) -> LeaseRecord:
 
 
 def _higher(state: State, process: Process) -> bool:
-    return any(epoch > process.mine for epoch, _ in state.files)
+    outside = state.copy[0] if state.copy is not None else 0
+    return outside > process.mine or any(epoch > process.mine for epoch, _ in state.files)
 
 
 def _ended_if_lost(process: Process, tenure: Tenure) -> Process:
@@ -327,6 +419,8 @@ def _older(process: Process) -> Process:
     changes: dict[str, Any] = {}
     if process.watched is not None:
         changes["watched"] = replace(process.watched, last=max(process.watched.last - 1, -STEP))
+    if process.watched_copy is not None:
+        changes["watched_copy"] = replace(process.watched_copy, last=max(process.watched_copy.last - 1, -STEP))
     if process.at in ("survey", "compare", "proclaim", "write", "relist"):
         changes["started"] = max(process.started - 1, -policy.validity(TTL))
     tenure = process.tenure

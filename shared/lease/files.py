@@ -112,6 +112,11 @@ class LeaseFolder:
         epoch = found.epoch if found is not None else 0
         return msgspec.structs.replace(copy, epoch=epoch, mark=msgspec.structs.replace(copy.mark, epoch=epoch))
 
+    def epoch_outside(self) -> int:
+        """The epoch of the copy outside, 0 without one."""
+        copy = self._copy.sight() if self._copy is not None else None
+        return copy.above if copy is not None else 0
+
     def mark(self, judged: Sighting) -> Mark | None:
         """What stands now where `judged` was seen, or None when it is not there."""
         if judged.outside:

@@ -245,8 +245,9 @@ class Keeper:
     def _followed(self) -> str:
         """Why the lease is not ours any more, "" while it is. Raises OSError."""
         mine = self._wanted.epoch
-        higher = max((epoch for epoch in self._folder.epochs() if epoch > mine), default=0)
-        if higher:
+        # also outside: who was stopped between its look and its write finds no successor's file where all were deleted
+        higher = max([*self._folder.epochs(), self._folder.epoch_outside()])
+        if higher > mine:
             return f"another instance took it over (epoch {higher})"
         try:
             self._folder.check(mine)

@@ -28,6 +28,10 @@ TWO = Bounds(processes=2, epochs=2, whole_looks=True)
             Bounds(processes=2, epochs=3, crashes=0, renewals=0, floors=(0, 1), whole_looks=True),
             id="contenders that know different floors",
         ),
+        pytest.param(
+            Bounds(processes=2, epochs=2, crashes=0, deeds=1, releases=False, whole_looks=True, begun=True),
+            id="records deleted or replaced under an owner",
+        ),
     ],
 )
 def test_no_interleaving_gives_two_owners(bounds: Bounds) -> None:
@@ -89,6 +93,12 @@ def _claims_give_short_cuts(
     return policy.judge(sighting, unmoved, me, liveness, usual)
 
 
+def _no_copy(copy: Sighting | None, found: Sighting | None) -> bool:
+    return False
+
+
+#: What one deed can do to an owner and one that comes.
+DEED = Bounds(processes=2, epochs=3, crashes=0, renewals=2, deeds=1, releases=False, whole_looks=True, begun=True)
 #: All that three can do to an owner in three epochs; the soak run goes through it to the end.
 THREE = Bounds(processes=3, epochs=3, crashes=0, keep=4, releases=False, whole_looks=True, begun=True)
 
@@ -105,6 +115,8 @@ THREE = Bounds(processes=3, epochs=3, crashes=0, keep=4, releases=False, whole_l
         pytest.param(Rules(wrote=_from_the_end_of_the_write), TWO, id="validity from the end of the write"),
         pytest.param(Rules(wrote=_blind_to_successors), TWO, id="a renewal that does not list"),
         pytest.param(Rules(judge=_without_margin), TWO, id="a contender in a hurry"),
+        pytest.param(Rules(compares=False), DEED, id="an owner that does not look at its own record"),
+        pytest.param(Rules(contradicts=_no_copy), DEED, id="no copy outside"),
         pytest.param(Rules(judge=_claims_give_short_cuts), THREE, id="a withdrawn claim counts as a release"),
     ],
 )
