@@ -54,11 +54,15 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Group:
-    """Modules (by their paths below the root) and the tests that are about them."""
+    """Modules (by their paths below the root) and the tests that are about them.
+
+    `walks` are tests at random that take as long as all the others together: too long to run for every mutant.
+    """
 
     name: str
     modules: tuple[str, ...]
     tests: tuple[str, ...]
+    walks: tuple[str, ...] = ()
 
 
 def mutate(group: Group, *, children: int, again: bool = False) -> list[Mutant]:

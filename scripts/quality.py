@@ -1,6 +1,6 @@
 """`make coverage` and `make mutants`: whether the tests of the decisions can fail. Pages under docs/quality.
 
-`coverage` runs the unit tests and fails where a judged module has less than 95 % of its branches tried. `mutants
+`coverage` runs the tests of the judged modules and fails where one has less than 95 % of its branches tried. `mutants
 [GROUP...]` changes the judged modules, one small thing at a time, and fails where a module's tests notice less than
 85 % of that, or where nobody has judged in docs/quality/survivors.toml why one that they did not notice is fine.
 """
@@ -14,7 +14,7 @@ import platform
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,7 @@ def _tests(folder: str, *names: str) -> tuple[str, ...]:
     return tuple(f"tests/unit/{folder}/test_{name}.py" for name in names)
 
 
-#: What is judged: the pure modules below these places, each with the tests that are about them. Walks at random (of the
-#: slot, of contenders for a lease, of damaged outputs) are left out: they take as long as all the others together.
+#: What is judged: the pure modules below these places, each with the tests that are about them.
 GROUPS = (
     Group("turn", ("modeld/turn/*",), _tests("turn", "turn_lease", "turn_queue", "turn_stillness")),
     Group(
@@ -50,12 +49,18 @@ GROUPS = (
             "slot_identity",
         ),
     ),
-    Group("lease", ("shared/lease/*",), _tests("lease", "lease_policy", "lease_record")),
+    Group(
+        "lease",
+        ("shared/lease/*",),
+        _tests("lease", "lease_policy", "lease_record"),
+        _tests("lease", "lease_model_check"),
+    ),
     Group(
         "output",
         ("modeld/output/*",),
         _tests("output", "emitter", "schema_grammar", "call_grammar", "output_samples", "output_spoken_tags")
-        + _tests("output", "output_rules", "repetition"),
+        + _tests("output", "output_rules", "repetition", "schema_bounds"),
+        _tests("output", "output_damage") + _tests("template", "template_lead"),
     ),
     Group(
         "rows",
@@ -84,7 +89,7 @@ def with_modules(group: Group, files: Sequence[Path]) -> Group:
         if not names:
             raise StepFailed(f"{pattern} (group {group.name} of scripts/quality.py) stands for no pure module.")
         found |= dict.fromkeys(names)
-    return Group(group.name, tuple(found), group.tests)
+    return replace(group, modules=tuple(found))
 
 
 # --- coverage ----------------------------------------------------------------------------------
@@ -107,31 +112,25 @@ class Covered:
 
 
 def cover() -> int:
-    """Run the unit tests under branch coverage and write the page. Exit 1 below the bound, or where a test fails."""
+    """Run the groups' tests under branch coverage and write the page. Exit 1 below the bound, or where a test fails."""
     data, report = ROOT / ".work" / "coverage.data", ROOT / ".work" / "coverage.json"
     data.parent.mkdir(exist_ok=True)
-    command: list[str | Path] = [
-        PYTHON,
-        "-m",
-        "coverage",
-        "run",
-        "--branch",
-        f"--source={','.join(PACKAGES)}",
-        f"--data-file={data}",
-    ]
+    files = pure_files()
+    judged = sorted(name for group in GROUPS for name in with_modules(group, files).modules)
+    measured = ["--branch", f"--source={','.join(PACKAGES)}", f"--data-file={data}"]
+    command: list[str | Path] = [PYTHON, "-m", "coverage", "run", *measured]
     environ = {**os.environ, "COVERAGE_CORE": "ctrace"}  # the one that knows branches in every Python
-    code = shown([*command, "-m", "pytest", "-q", "--timeout=300", "tests/unit"], environ=environ)
+    tests = dict.fromkeys(test for group in GROUPS for test in (*group.tests, *group.walks))
+    code = shown([*command, "-m", "pytest", "-q", "--timeout=300", *tests], environ=environ)
     if code != 0:
         return code
-    if shown([PYTHON, "-m", "coverage", "json", "-q", f"--data-file={data}", "-o", report]) != 0:
+    include = ["--include", ",".join(judged), f"--data-file={data}"]
+    if shown([PYTHON, "-m", "coverage", "json", "-q", "-o", report, *include]) != 0:
         raise StepFailed("coverage could not read its own data; run the command again.")
-    files = pure_files()
-    judged = {name for group in GROUPS for name in with_modules(group, files).modules}
-    rows = [_covered(file.as_posix(), json.loads(report.read_bytes())["files"]) for file in files]
-    first = [row for row in rows if row.module in judged]
-    others = [row for row in rows if row.module not in judged and row.branches]
-    _write("coverage.md", _coverage_page(first, others))
-    low = [row for row in first if row.percent < LEAST_BRANCHES]
+    found = json.loads(report.read_bytes())["files"]
+    rows = [_covered(module, found) for module in judged]
+    _write("coverage.md", _coverage_page(rows, len(files)))
+    low = [row for row in rows if row.percent < LEAST_BRANCHES]
     for row in low:
         say(f"{row.module}: {row.percent:.0f} % of {row.branches} branches, not {', '.join(row.missing)}")
     return 1 if low else 0
@@ -146,30 +145,21 @@ def _covered(module: str, files: Mapping[str, Any]) -> Covered:
     )
 
 
-def _coverage_page(judged: Sequence[Covered], others: Sequence[Covered]) -> str:
-    total = sum(row.branches for row in judged)
+def _coverage_page(rows: Sequence[Covered], pure: int) -> str:
     return "\n".join([
         "# Coverage of the decisions",
         "",
-        f"Branches and lines of the pure modules that the unit tests take. {_machine()}",
-        f"Made by `make coverage`, which fails where a judged module is below {LEAST_BRANCHES:.0f} % of its branches.",
+        f"Branches and lines that the tests which are about a module take of it. {_machine()} Made by `make coverage`,",
+        f"which fails where a module is below {LEAST_BRANCHES:.0f} % of its branches. Of {pure} pure modules these",
+        f"{len(rows)} decide; `scripts/quality.py` names their places and tests.",
         "",
-        f"## Judged: {sum(row.taken for row in judged)} of {total} branches",
+        f"## {sum(row.taken for row in rows)} of {sum(row.branches for row in rows)} branches",
         "",
-        *_coverage_table(judged),
-        "",
-        "## The other pure modules",
-        "",
-        "Several of them are tested with the shells around them, in `tests/integration`, which does not count here.",
-        "",
-        *_coverage_table(others),
+        "| module | branches | taken | lines |",
+        "| --- | ---: | ---: | ---: |",
+        *(f"| `{row.module}` | {row.branches} | {row.percent:.0f} % | {row.lines:.0f} % |" for row in rows),
         "",
     ])  # fmt: skip
-
-
-def _coverage_table(rows: Iterable[Covered]) -> list[str]:
-    table = ["| module | branches | taken | lines |", "| --- | ---: | ---: | ---: |"]
-    return table + [f"| `{row.module}` | {row.branches} | {row.percent:.0f} % | {row.lines:.0f} % |" for row in rows]
 
 
 # --- mutants -----------------------------------------------------------------------------------

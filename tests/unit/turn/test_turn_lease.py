@@ -49,6 +49,7 @@ def test_an_ended_lease_is_inert(table: LeaseTable, changes: Changes) -> None:
     lease.observe(api.TextDelta(text="late"), 5.0)
     lease.pin(3, 5.0)
     lease.stage("generating", 5.0)
+    lease.process(42, "token")
     lease.end()
     assert table.views() == []
     assert changes.count == before
@@ -134,6 +135,7 @@ def test_a_lease_that_was_cleared_behind_its_back_is_inert(table: LeaseTable, ch
     lease = begin(table)
     other = begin(table)
     table.drop(lease.number)
+    assert table.view(lease.number) is None
     before = changes.count
     lease.stage("generating", 5.0)
     lease.pin(3, 5.0)
