@@ -103,9 +103,7 @@ def _install(parser: argparse.ArgumentParser) -> None:
 
 def _chat(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("prompt", help="what to say; `-` reads it from standard input")
-    parser.add_argument(
-        "--model", help="model name, or a prefix that matches only one (remembered for this folder)"
-    )
+    parser.add_argument("--model", help="model name, or a prefix that matches only one (remembered for this folder)")
     parser.add_argument("--start", action="store_true", help="start modeld if it is not running")
     parser.add_argument("--keep", action="store_true", help="leave the modeld that --start started running")
     parser.add_argument("--switch", action="store_true", help="switch even if another client is using the loaded model")

@@ -105,7 +105,7 @@ class Daemon:
 
     async def records_key(self) -> object:
         """Changes when the records do: what was concluded before may be wrong now. A few milliseconds."""
-        return await anyio.to_thread.run_sync(self._dialler.change_key)
+        return await anyio.to_thread.run_sync(self._dialler.change_key, abandon_on_cancel=True)
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ class Daemon:
             waited += pause
             if self._link is not None:
                 return True
-            moved, after = await anyio.to_thread.run_sync(self._look)
+            moved, after = await anyio.to_thread.run_sync(self._look, abandon_on_cancel=True)
             if moved != key or self._looks_different(after):
                 return True
         return False
@@ -187,8 +187,8 @@ class Daemon:
                 if not self._link.peer.closed.is_set():
                     return self._link
                 self._lost(self._link)  # it may have ended before anybody watched it
-            self._key = await anyio.to_thread.run_sync(self._dialler.change_key)
-            self.detection = await anyio.to_thread.run_sync(self._dialler.detect)
+            self._key = await anyio.to_thread.run_sync(self._dialler.change_key, abandon_on_cancel=True)
+            self.detection = await anyio.to_thread.run_sync(self._dialler.detect, abandon_on_cancel=True)
             self.looked.set()
             return await self._dial(self.detection)
 
@@ -221,7 +221,7 @@ class Daemon:
 
     async def _open(self, target: Target) -> Link:
         assert self._group is not None
-        token = await anyio.to_thread.run_sync(self._dialler.read_token, target)
+        token = await anyio.to_thread.run_sync(self._dialler.read_token, target, abandon_on_cancel=True)
         stream = await self._dialler.connect(target, self._settings.dial_timeout)
         link = Link(stream, target, self._settings, self._pushed)
         self._group.start_soon(link.peer.run)
@@ -322,12 +322,12 @@ class Daemon:
 
     async def _broken_off(self, link: Link, error: PeerGone | Silent) -> DaemonRestarting:
         """Why a connection ended in the middle of a turn, as far as the records tell it soon after."""
-        found = await anyio.to_thread.run_sync(self._dialler.detect)
+        found = await anyio.to_thread.run_sync(self._dialler.detect, abandon_on_cancel=True)
         for pause in () if isinstance(error, Silent) else (*FIRST_LOOKS_S, self._settings.away_check):
             if all(target.instance != link.instance for target in found.targets):
                 break
             await anyio.sleep(pause)
-            found = await anyio.to_thread.run_sync(self._dialler.detect)
+            found = await anyio.to_thread.run_sync(self._dialler.detect, abandon_on_cancel=True)
         told = found.error(str(error))
         return told if isinstance(told, DaemonRestarting) else DaemonRestarting(hint=str(error), retryable=True)
 
@@ -345,7 +345,7 @@ class Daemon:
         busy, others wait on it, and closing it would end their turns. Their own watch judges more slowly.
         """
         if link.waiting:
-            found = await anyio.to_thread.run_sync(self._dialler.detect)
+            found = await anyio.to_thread.run_sync(self._dialler.detect, abandon_on_cancel=True)
             if found.targets and found.targets[0].instance == link.instance:
                 return False
         self._leave(link)

@@ -36,7 +36,7 @@ async def stop_with_parent(stop: Callable[[], None]) -> None:
     if sys.platform == "linux":
         editor = parent_of_shell(parent)  # at once, while it is surely there: two reads of a file in memory
     else:
-        editor = await anyio.to_thread.run_sync(parent_of_shell, parent)
+        editor = await anyio.to_thread.run_sync(parent_of_shell, parent, abandon_on_cancel=True)
     async with anyio.create_task_group() as group:
         for watched in {parent, editor} - {0, 1}:
             group.start_soon(_watch, watched, stop)
@@ -79,7 +79,7 @@ async def stop_with_process(pid: int, stop: Callable[[], None]) -> None:
     """
     from shared.lease.process import identity
 
-    token = await anyio.to_thread.run_sync(identity.start_token, pid)
+    token = await anyio.to_thread.run_sync(identity.start_token, pid, abandon_on_cancel=True)
     if not token:
         return
     if sys.platform == "linux" and await _told_by_kernel(pid):
@@ -87,7 +87,7 @@ async def stop_with_process(pid: int, stop: Callable[[], None]) -> None:
         return
     while True:
         await anyio.sleep(PARENT_CHECK_S)
-        if not await anyio.to_thread.run_sync(identity.same_process, pid, token):
+        if not await anyio.to_thread.run_sync(identity.same_process, pid, token, abandon_on_cancel=True):
             stop()
             return
 

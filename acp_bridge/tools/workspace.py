@@ -60,7 +60,7 @@ class Workspace:
 
     async def reason_to_ask(self, path: str, place: paths.Location) -> str:
         """See acp_bridge.tools.consent.protected_places.reason_to_ask."""
-        return await anyio.to_thread.run_sync(reason_to_ask, path, place.path, self.roots)
+        return await anyio.to_thread.run_sync(reason_to_ask, path, place.path, self.roots, abandon_on_cancel=True)
 
     def shown(self, path: Path) -> str:
         """See acp_bridge.tools.paths.shown."""
@@ -70,7 +70,7 @@ class Workspace:
         """The text of a file, unsaved changes included where the editor gives them. Raises ToolFailed."""
         if self.face.reads_files:
             return await self.face.read_file(self.conversation, str(path))
-        return await anyio.to_thread.run_sync(read_text, path)
+        return await anyio.to_thread.run_sync(read_text, path, abandon_on_cancel=True)
 
     async def excerpt(self, path: Path) -> tuple[str, bool]:
         """The text of a file of any size within the limit, and whether something of it is left out.
@@ -80,14 +80,14 @@ class Workspace:
         if self.face.reads_files:
             text, whole = await self.read(path), True
         else:
-            text, whole = await anyio.to_thread.run_sync(read_ends, path, self.limit)
+            text, whole = await anyio.to_thread.run_sync(read_ends, path, self.limit, abandon_on_cancel=True)
         cut = self.cut(text)
         return cut, cut != text or not whole
 
     async def read_or_none(self, path: Path) -> str | None:
         """The text of a file, None when there is no such file, nor text for it in the editor. Raises ToolFailed."""
         try:
-            there = await anyio.to_thread.run_sync(path.exists)
+            there = await anyio.to_thread.run_sync(path.exists, abandon_on_cancel=True)
         except OSError as error:
             raise ToolFailed(f"{path.name} cannot be looked at: {error.strerror}") from error
         if there:
@@ -102,7 +102,7 @@ class Workspace:
     async def read_exact(self, path: Path) -> str:
         """The text of a file that is to be written back. Raises ToolFailed where it would not come back the same."""
         if not self.face.reads_files:
-            await anyio.to_thread.run_sync(check_encoding, path)
+            await anyio.to_thread.run_sync(check_encoding, path, abandon_on_cancel=True)
         return await self.read(path)
 
     async def write(self, place: paths.Location, text: str) -> None:
@@ -112,7 +112,7 @@ class Workspace:
         file that changes on disk is a conflict that it shows.
         """
         if self.face.writes_files and self.face.reads_files:
-            await anyio.to_thread.run_sync(check_place, place)
+            await anyio.to_thread.run_sync(check_place, place, abandon_on_cancel=True)
             await self.face.write_file(self.conversation, str(place.path), text)
         else:
             await anyio.to_thread.run_sync(write_text, place, text)

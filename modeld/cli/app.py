@@ -67,13 +67,9 @@ def _daemon_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     start = add("start", "start modeld in the background and wait until it answers", "start")
     _backend(start)
     stop = add("stop", "stop every modeld of this data root: drain the running turn, unload, release", "stop")
-    stop.add_argument(
-        "--drain", type=_number(float, 0), metavar="SECONDS", help="grace period for the running turn"
-    )
+    stop.add_argument("--drain", type=_number(float, 0), metavar="SECONDS", help="grace period for the running turn")
     restart = add("restart", "restart once the current turn ends; also upgrades an older running version", "restart")
-    restart.add_argument(
-        "--drain", type=_number(float, 0), metavar="SECONDS", help="grace period for the running turn"
-    )
+    restart.add_argument("--drain", type=_number(float, 0), metavar="SECONDS", help="grace period for the running turn")
     _backend(restart)
     status = add("status", "show what modeld is doing", "status", reads=True)
     status.add_argument("--watch", action="store_true", help="live view (plain lines when piped)")
