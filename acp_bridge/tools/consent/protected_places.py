@@ -21,8 +21,8 @@ _READ_BYTES = 64 * 1024
 _SETTING = re.compile(r"(?m)(?:^|\])[ \t]*(?P<key>[A-Za-z][A-Za-z0-9-]*)[ \t]*=[ \t]*(?P<value>\S.*)$")
 _VALUE = re.compile(r"[^\"\n#;]*(?:\"[^\"\n]*\"[^\"\n#;]*)*")
 _WORD = re.compile(r"[^\s\"'!;|&()]+")
-#: Git itself reads no deeper chain of files that name each other.
-_MOST_INCLUDED = 10
+#: Nobody spreads the settings of git over more files; files may include each other in circles.
+_MOST_FILES = 32
 _PROGRAMS = "a folder that programs are started from"
 
 
@@ -138,16 +138,18 @@ def _own_settings() -> list[Path]:
 
 def _git_settings(files: list[Path]) -> Iterator[tuple[Path, str, str]]:
     """File, key and value of each setting, with those of the files that they include."""
-    waiting = [(file, 0) for file in files]
+    waiting, known = list(files), set(files)
     while waiting:
-        file, depth = waiting.pop()
-        for found in _SETTING.finditer(_text(file)):
+        file = waiting.pop()
+        for found in _SETTING.finditer(_text(file).replace("\r", "").replace("\\\n", "")):
             key, value = found["key"].lower(), _VALUE.match(found["value"])
             plain = "" if value is None else value[0].replace('"', "").strip()
             if plain:
                 yield file, key, plain
-            if plain and key == "path" and depth < _MOST_INCLUDED:
-                waiting.append((_named(plain, file.parent), depth + 1))
+            included = _named(plain, file.parent) if plain and key == "path" else file
+            if included not in known and len(known) < _MOST_FILES:
+                known.add(included)
+                waiting.append(included)
 
 
 def _named(path: str, base: Path) -> Path:

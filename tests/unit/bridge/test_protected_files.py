@@ -248,6 +248,15 @@ async def test_files_that_settings_of_git_name_ask(tmp_path: Path, monkeypatch: 
         assert await verdict(place, path) == "allow", path
 
 
+async def test_settings_of_git_that_include_each_other_are_read_once_each(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    circle = "path = config\npath = other\n" * 20
+    (tmp_path / ".git" / "config").write_text(f"[include]\n{circle}")
+    (tmp_path / ".git" / "other").write_text(f"[include]\n{circle}[core]\n\thooksPath = to\\\nols\r\n")
+    assert await verdict(workspace(tmp_path), "tools/pre-commit") == "ask"
+    assert await verdict(workspace(tmp_path), "app.py") == "allow"
+
+
 async def test_a_repository_asks_whatever_its_folder_is_called(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "sub" / "data")], check=True)
     (tmp_path / "docs").mkdir()
