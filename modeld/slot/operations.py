@@ -17,6 +17,7 @@ from modeld.turn.reaper import EngineTruth, Reaper
 from modeld.turn.stillness import Standing, Stillness
 from shared.errors import EngineFailed, ModeldError, ModelLoadFailed, SlotGenerationStale
 from shared.lease.crashpoint import crash_point
+from shared.lease.process import identity
 from shared.protocol import api
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 Kind = Literal["turn", "embed", "warm", "fill"]
 #: Lets the worker do one piece of work under the operation's lease.
 OnWorker = Callable[[Callable[[int], Job]], Awaitable[Done]]
+#: A worker that a signal stopped may be let go on by the one who stopped it; it is ended when so many looks find it so.
+STOPPED_LOOKS = 3
 
 
 class Operation:
@@ -182,6 +185,7 @@ class Operation:
         slot = self._slot
         settings = slot.settings
         reaper, stillness = Reaper(settings), Stillness(settings)
+        stopped = 0
         while lease.open:
             await anyio.sleep(
                 settings.reaper_interval if reaper.suspects(slot.leases, slot.now()) else settings.reaper_silence
@@ -190,6 +194,10 @@ class Operation:
                 stillness.forget()
                 continue
             account = await host.sample()
+            stopped = stopped + 1 if account is None and identity.is_stopped(host.pid) else 0
+            if stopped >= STOPPED_LOOKS:
+                self._end_stuck(lease, "a signal stopped it")
+                return
             standing = None
             if account is not None:
                 standing = Standing(

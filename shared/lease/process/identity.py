@@ -50,6 +50,15 @@ def liveness(pid: int, token: str) -> Liveness:
     return "alive" if found == token else "gone"
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a signal stopped the process, where the platform tells (Linux)."""
+    if sys.platform != "linux":
+        return False
+    from shared.lease.process import identity_linux
+
+    return identity_linux.is_stopped(pid)
+
+
 def same_process(pid: int, token: str) -> bool:
     """Whether the process is surely alive and surely the one with this start token."""
     return liveness(pid, token) == "alive"

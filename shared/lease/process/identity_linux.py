@@ -28,6 +28,12 @@ def probe(pid: int) -> tuple[Liveness, str | None]:
     return "alive", start
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a signal stopped it (SIGSTOP, Ctrl-Z): it does nothing until another one lets it go on."""
+    facts = _stat(f"/proc/{pid}/stat") if _proc_is_ours() else None
+    return facts is not None and facts[0] == "T"
+
+
 def own_start() -> str | None:
     """Our own start time, also where /proc is another namespace's."""
     facts = _stat("/proc/self/stat")

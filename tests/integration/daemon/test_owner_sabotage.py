@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import anyio
@@ -11,7 +12,7 @@ import pytest
 
 from modeld_process import Modeld, write_models, write_script
 from sabotage import SABOTAGE, commit
-from shared.errors import NotOwner
+from shared.errors import EngineFailed, NotOwner
 from shared.lease.reader import survey
 from shared.paths import DataRoot
 from shared.protocol import api
@@ -84,3 +85,21 @@ async def test_a_loss_is_told_to_whoever_waits_and_says_why(data_root: DataRoot)
             error = (await again.status()).last_error
             assert error is not None
             assert "1.lease has been removed" in error["message"]
+
+
+async def test_a_worker_that_a_signal_stopped_ends_its_turn_typed(data_root: DataRoot) -> None:
+    """A turn is looked after from five seconds of silence on."""
+    write_models(data_root, "a")
+    environ = write_script(data_root.path, [{"pieces": ["on "], "endless": True}] * 4, token_s=0.005)
+    async with Modeld(data_root, "scripted", **environ) as modeld, modeld.client() as client:
+        turn = client.turn("a", params=api.Sampling(max_tokens=10**6))
+        await turn.until(api.TextDelta)
+        [worker] = modeld.workers()
+        os.kill(worker.pid, signal.SIGSTOP)
+        with pytest.raises(EngineFailed):
+            await turn.end(60)
+        assert "a signal stopped it" in modeld.log()
+        again = client.turn("a", params=api.Sampling(max_tokens=10**6))
+        await again.until(api.TextDelta)
+        client.cancel(again)
+        await again.end()
