@@ -13,13 +13,13 @@ from bench import (
     beside,
     conversations,
     editor,
-    guessing,
     installed,
     library,
     loops,
     overhead,
     page,
     peers,
+    speculation,
     startup,
     turns,
     window,
@@ -39,7 +39,7 @@ PARTS = (
     "openvino",
     "library",
     "overhead",
-    "guessing",
+    "speculation",
     "loops",
 )
 ADVICE = "Ratios count, absolute numbers drift with the machine; median (quartiles, number of samples)."
@@ -93,8 +93,8 @@ def _budgets(table: Table, only: tuple[str, ...]) -> None:
             turns.measure(table, models, backend)
     if "overhead" in only:
         overhead.measure(table, small)
-    if "guessing" in only:
-        guessing.measure(table, small)
+    if "speculation" in only:
+        speculation.measure(table, small)
     if "loops" in only:
         loops.measure(table, small)
 

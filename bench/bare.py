@@ -1,4 +1,4 @@
-"""The llama engine alone in this process, asked in tokens: what guessing, loops and overhead are measured with."""
+"""The llama engine alone in this process, asked in tokens: what speculating, loops and overhead are measured with."""
 
 from __future__ import annotations
 

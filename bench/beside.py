@@ -16,9 +16,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from bench.guessing import edit
 from bench.peers import build, xllama
 from bench.server import HttpServer, LlamaServer, XllamaServer
+from bench.speculation import edit
 from bench.table import Table, spread
 from clients.home import Home
 from clients.wire import Wire
@@ -143,14 +143,14 @@ def measure(table: Table, small: Path) -> None:
     """Every row."""
     threads = engine_threads()
     with ExitStack() as stack:
-        # without guesses: what is compared are the ways of computing every token
+        # without drafts: what is compared are the ways of computing every token
         ours = Ours(stack, small, threads, MODELD_SPECULATION="0")
         single, several, packaged = _peers(stack, small, threads)
         _rates(table, ours, (single, packaged))
         _warm(table, ours, (single, several, packaged))
         _alternating(table, ours, (single, several, packaged))
         _clients(table, ours, (several, packaged))
-        _repeating(table, Ours(stack, small, threads, "modeld, guessing"), (ours, single))
+        _repeating(table, Ours(stack, small, threads, "modeld, speculative"), (ours, single))
 
 
 def _peers(stack: ExitStack, small: Path, threads: int) -> tuple[Side, Side, Side]:
@@ -260,11 +260,11 @@ def _at_once(side: Side) -> list[float]:
     return results
 
 
-def _repeating(table: Table, guessing: Side, others: Sequence[Side]) -> None:
+def _repeating(table: Table, speculating: Side, others: Sequence[Side]) -> None:
     """An answer that says its question again."""
-    rates: dict[str, list[float]] = {side.name: [] for side in (guessing, *others)}
+    rates: dict[str, list[float]] = {side.name: [] for side in (speculating, *others)}
     for number in range(ROUNDS + 1):
-        for side in _turns((guessing, *others), number):
+        for side in _turns((speculating, *others), number):
             said = side.ask(edit(number), 400)
             if number:
                 rates[side.name].append(said.rate)

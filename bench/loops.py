@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.bare import Bare
-from bench.guessing import story
+from bench.speculation import story
 from bench.table import Table
 from modeld.output.repetition import RepetitionWatch
 from repetitive_texts import wanted

@@ -157,7 +157,7 @@ def _with_thought(text: str, opener: str, closer: str) -> str:
 
 def thinking_of(template: Template) -> str | None:
     """The server's default: where a template has a switch, it is on."""
-    return "on" if template.sniffed.thinking_switches else None
+    return "on" if template.detected.thinking_switches else None
 
 
 def wire(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

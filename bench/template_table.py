@@ -88,7 +88,7 @@ def row_of(path: Path) -> Row:
     whole = calls == [("special_function", ARGUMENTS)] and not call[0].strip()
     return Row(
         name=path.stem,
-        notation=template.sniffed.output.tools,
+        notation=template.detected.output.tools,
         tools="own" if template.shape.tools else "described",
         words="yes" if words[0].strip() == "the plain answer" else "NO",
         thoughts=_thoughts(thoughts),

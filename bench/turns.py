@@ -96,7 +96,7 @@ def _session(home: Home, editor: Bridge) -> str:
 
 
 def decode(table: Table, models: str, backend: str) -> None:
-    """Token by token on both sides: where tokens are guessed the rate depends on the text, and both write their own.
+    """Token by token on both sides: where tokens are drafted the rate depends on the text, and both write their own.
 
     Each side is the first of every other pair: the machine is not the same a moment later.
     """

@@ -1,4 +1,4 @@
-"""Ending between two turns, so that another process or version goes on: restart, handover, upgrade in place."""
+"""Ends the daemon between two turns for a successor: restart, handover, upgrade in place."""
 
 from __future__ import annotations
 

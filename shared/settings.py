@@ -125,7 +125,7 @@ REASONS: dict[str, str] = {
     "backend": f"auto, {', '.join(BACKENDS)} or none",
     "model_folders": "folders searched for models besides the store and the known places",
     "threads": "engine threads; 0 means the physical cores this process may use",
-    "speculation": "llama.cpp: answers that repeat their conversation are guessed from it, a few tokens at once",
+    "speculation": "llama.cpp: answers that repeat their conversation are drafted from it, a few tokens at once",
     "loop_stop": "an answer that only repeats itself is ended, with a remark; false lets it run to its bound",
     "teach_tools_from": "parameters from which on a model whose template knows no tools is taught them in words",
     "keep_days": "days after its last message that a saved conversation is forgotten; 0 means never",

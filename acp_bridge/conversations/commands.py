@@ -1,4 +1,4 @@
-"""Slash commands: which there are, and telling them from text. Pure; what they do is in `session.perform`."""
+"""Slash commands: which there are, and telling them from text. Pure; what they do is in `core.slash_commands`."""
 
 from __future__ import annotations
 

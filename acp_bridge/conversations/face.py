@@ -1,4 +1,4 @@
-"""What the core asks of the face it runs behind."""
+"""The interface that every face (ACP, LSP) implements for the core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who shows what happens: the face, once it is attached."""
+"""Forwards events to the attached face; without one they are dropped."""
 
 from __future__ import annotations
 

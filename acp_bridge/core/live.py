@@ -1,4 +1,4 @@
-"""An open conversation: the prompts that run or wait on it, its cancels, and what this session was allowed."""
+"""An open conversation: its running and waiting prompts, their cancels, and the session's permissions."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import anyio.abc
 import anyio.to_thread
 import msgspec
 
-from acp_bridge.daemon.vigil import Silent, answers, watched
+from acp_bridge.daemon.liveness import Silent, answers, watched
 from shared.client.errors import misunderstood
 from shared.client.link import Link, OnEvent
 from shared.client.locate import Detection, Target

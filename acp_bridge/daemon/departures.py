@@ -1,4 +1,4 @@
-"""When a killed modeld was first missed: noted by the first bridge that saw it, read by those born later.
+"""Records when a killed modeld was first missed, so that bridges started later count its grace from then.
 
 A process that is killed leaves no time in the records. Without the note each bridge would count the grace from its own
 first look, and one that is opened long afterwards would show models that nobody can serve. Advisory: a file that cannot

@@ -1,4 +1,4 @@
-"""Everything on disk at one moment: the rows of the library, what would fit, and what could not be read."""
+"""A snapshot of the library: its rows, what would fit into memory, and what could not be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the bridge knows of models: the library, what may be advertised, and the live state, joined.
+"""Joins what the bridge knows of models: the library, what may be advertised, and the live state.
 
 Reading the library and the records happens in threads; `rows` and `away` answer at once from what is known.
 """

@@ -1,4 +1,4 @@
-"""When a bridge process ends besides the end of its pipe: signals, and an editor that is gone without closing it."""
+"""Ends the bridge process on signals, and when its editor died without closing the pipe."""
 
 from __future__ import annotations
 

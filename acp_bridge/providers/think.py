@@ -1,4 +1,4 @@
-"""Tells thinking and answer apart where a server leaves the marks of thinking in the text. Pure."""
+"""Separates thinking from the answer where a server leaves thinking tags in the text. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tool is: a schema for the model, and a plan made from arguments before anything happens."""
+"""The tool interface: a schema for the model, and a plan made from arguments before anything happens."""
 
 from __future__ import annotations
 

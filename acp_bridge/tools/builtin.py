@@ -1,4 +1,4 @@
-"""The tools every conversation has, and the words a model gets with them."""
+"""The built-in tools of every conversation, and their instructions for the model."""
 
 from __future__ import annotations
 

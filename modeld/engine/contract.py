@@ -116,7 +116,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `threads` 0 means: what this machine's cores and quota allow. `parked_bytes` is the host memory
     that parked conversations may take. `vocabulary_only`: no weights, only `special`, `tokenize` and
-    `piece` will be called. `speculation`: tokens may be guessed from the context and evaluated together.
+    `piece` will be called. `speculation`: tokens may be drafted from the context and evaluated together.
     """
 
     identity: RequestedIdentity

@@ -1,4 +1,4 @@
-"""Images of a conversation: out of its messages, checked before anything decodes them. Pure, engine-neutral.
+"""Extracts images from messages and checks them before anything decodes them. Pure, engine-neutral.
 
 An image stands in a prompt as one negative id for each token that it takes: the same ids for the same file, others
 for any other, so that whatever compares prompts (lanes, parked states, files) knows images without knowing of them.

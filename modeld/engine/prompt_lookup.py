@@ -1,12 +1,12 @@
-"""Guesses what an answer says next from what its conversation holds already. Pure, and cheap enough for every token.
+"""Drafts what an answer says next from what its conversation holds already. Pure, and cheap enough for every token.
 
 An answer that copies (an edited file, a quoted passage) repeats long runs of its context. Its last few tokens are
-looked up there; what followed them the last time is the guess. An engine evaluates several guessed tokens in one
-batch and keeps those that it samples anyway, so a guess changes what an answer costs and never what it says.
+looked up there; what followed them the last time is the draft. An engine evaluates several drafted tokens in one
+batch and keeps those that it samples anyway, so a draft changes what an answer costs and never what it says.
 
-A wrong guess costs more than none. So guesses are made in silence first: only when some were right in a row are they
+A wrong draft costs more than none. So drafts are made in silence first: only when some were right in a row are they
 told, more of them each time, and a wrong one makes that row longer. All of this counts tokens and no time: the same
-conversation is guessed at alike on every machine.
+conversation is drafted alike on every machine.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from collections.abc import Sequence
 
 #: Tokens in a row that must be found again: fewer are found everywhere.
 GRAM = 4
-#: The most tokens guessed at once.
+#: The most tokens drafted at once.
 LONGEST = 8
-#: Guesses that must be right in a row before the next is told: at first, and at most.
+#: Drafts that must be right in a row before the next is told: at first, and at most.
 TRUST = 4
 MOST_TRUST = 64
 
 
 class Lookup:
-    """The guesses of one answer: `accept` each token, then ask for a `guess` before the next evaluation."""
+    """The drafts of one answer: `accept` each token, then ask for a `draft` before the next evaluation."""
 
     __slots__ = ("_at", "_places", "_right", "_tokens", "_told", "_trust")
 
@@ -38,7 +38,7 @@ class Lookup:
         self._told = 0
 
     def accept(self, token: int) -> bool:
-        """The next token of the answer; whether it was told as part of the last guess."""
+        """The next token of the answer; whether it was told as part of the last draft."""
         tokens, places = self._tokens, self._places
         if places is None:
             places = self._places = _places(tokens)
@@ -63,14 +63,14 @@ class Lookup:
             self._at = places.get(tuple(tokens[-GRAM:]), 0)
         return known and told
 
-    def guess(self, most: int) -> list[int]:
+    def draft(self, most: int) -> list[int]:
         """What may follow, `most` tokens at most; [] where it is not known well enough."""
         earned = self._right - self._trust
         if earned < 0:
             return []
-        guess = self._tokens[self._at : self._at + min(earned + 2, LONGEST, most)]
-        self._told = len(guess)
-        return guess
+        draft = self._tokens[self._at : self._at + min(earned + 2, LONGEST, most)]
+        self._told = len(draft)
+        return draft
 
 
 def _places(tokens: list[int]) -> dict[tuple[int, ...], int]:

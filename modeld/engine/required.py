@@ -1,4 +1,4 @@
-"""What an engine must have by the time it is asked."""
+"""Raises where an engine is asked before it has loaded what the call needs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from shared.errors import EngineFailed
 T = TypeVar("T")
 
 
-def there(value: T | None) -> T:
-    """The value. Raises EngineFailed before anything was loaded."""
+def required(value: T | None) -> T:
+    """The value, which is set once a model is loaded. Raises EngineFailed where it is None."""
     if value is None:
         raise EngineFailed(reason="no model is loaded")
     return value

@@ -123,7 +123,7 @@ class WorkerHost:
         watchdog = self._settings.worker_watchdog
         command = [sys.executable, *WORKER, self.backend, "--watchdog", repr(watchdog), "--owner", str(os.getpid())]
         theirs, ours = os.pipe()
-        self._outgoing = Outgoing(ours, _nothing, watchdog / _BEATS_PER_WATCHDOG, self._beat)
+        self._outgoing = Outgoing(ours, _nothing, watchdog / _BEATS_PER_WATCHDOG, self._heartbeat)
         try:
             await loop.subprocess_exec(
                 lambda: self._link,
@@ -281,14 +281,14 @@ class WorkerHost:
         if not self.exited.is_set() and self._outgoing is not None:
             self._outgoing.put(frame(message))
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """A heartbeat now, besides the regular ones: after a pause the next one may be far off. In the pipe by the
         return, or a moment has gone.
         """
         if not self.exited.is_set() and self._outgoing is not None:
-            self._outgoing.hand_over(self._beat())
+            self._outgoing.hand_over(self._heartbeat())
 
-    def _beat(self) -> bytes:
+    def _heartbeat(self) -> bytes:
         """A heartbeat where one may be sent. Called from the writing thread too, which no busy loop holds up."""
         return frame(Heartbeat()) if self.may_beat() else b""
 

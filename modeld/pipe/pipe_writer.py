@@ -32,12 +32,12 @@ class Outgoing:
         sink: int,
         broken: Callable[[], None],
         pause: float | None = None,
-        beat: Callable[[], bytes] = lambda: b"",
+        heartbeat: Callable[[], bytes] = lambda: b"",
     ) -> None:
         self._sink = sink
         self._broken = broken
         self._pause = pause
-        self._beat = beat
+        self._heartbeat = heartbeat
         self._pieces: SimpleQueue[_Piece | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="outgoing", daemon=True)
         self._thread.start()
@@ -72,11 +72,11 @@ class Outgoing:
             os.close(self._sink)
 
     def _next(self) -> list[_Piece] | None:
-        """All that waits, or a beat when nothing has come; None at the end."""
+        """All that waits, or a heartbeat when nothing has come; None at the end."""
         try:
             first = self._pieces.get(timeout=self._pause)
         except Empty:
-            return [_Piece(self._beat())]
+            return [_Piece(self._heartbeat())]
         if first is None:
             return None
         pieces = [first]

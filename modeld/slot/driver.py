@@ -1,4 +1,4 @@
-"""The slot at run time: carries out what the machine decides, and lets its scheduler grant the rest.
+"""The slot at run time: carries out the machine's effects; the scheduler grants requests.
 
 One loop owns everything here: there are no locks, and every decision is the machine's or the queue's.
 """

@@ -1,4 +1,4 @@
-"""What a load would take: what was measured, else the engine's own arithmetic, else the formula over the header."""
+"""Estimates a load's memory: measured before, else by the engine, else by a formula over the header."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the slot needs of the rest of the daemon, as contracts."""
+"""The interfaces through which the slot uses the rest of the daemon."""
 
 from __future__ import annotations
 

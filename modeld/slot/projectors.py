@@ -1,4 +1,4 @@
-"""Files by which models see that ended a worker: the model is loaded for words, until another file stands there.
+"""Remembers projectors and vision graphs that ended a worker; the model is then loaded for text only.
 
 Of a GGUF file that is its projector, of an OpenVINO folder its vision graph. One that cannot be read leaves a
 model for words by itself. One that native code stumbles over ends the whole process instead, at the load or at the

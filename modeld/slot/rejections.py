@@ -1,4 +1,4 @@
-"""Which models this daemon tried to load and never will be able to (pure).
+"""Remembers models whose load failed for a lasting reason (pure).
 
 A file that is corrupt, or whose architecture the engine does not know, fails each time: pickers drop it with the
 reason. What may pass (no memory, a stop, a worker that died) rejects nothing. Kept by the content's digest, so that a

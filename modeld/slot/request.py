@@ -1,4 +1,4 @@
-"""From a model's name and a caller's wishes to the identity that is asked for. Pure."""
+"""Builds the requested identity from a model's entry and the caller's options. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One request at run time: its ticket, who gets its events, how it is stopped, and what came of it."""
+"""One request at run time: its ticket, its event callback, its stop, and its outcome."""
 
 from __future__ import annotations
 

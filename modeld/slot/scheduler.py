@@ -1,4 +1,4 @@
-"""Admission and granting: who may ask for what, who waits, and who has the slot.
+"""Schedules requests on the slot: admission, waiting, granting and stopping.
 
 Every request is a `ScheduledRequest` with a ticket. A caller's own task only waits for the outcome; the work runs in
 a task of the slot, so a caller that vanishes never leaves the slot half way.

@@ -1,4 +1,4 @@
-"""A turn whose steps its client asks for one by one, under one lease of the slot.
+"""Runs a turn whose steps the client requests one by one, under one lease of the slot.
 
 Between two steps the slot stays Busy for this client, never longer than `step_gap`; every end (the client's,
 a cancel, a lost client, a crash, a pause) gives it back, and what was evaluated stays warm.

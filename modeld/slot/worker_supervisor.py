@@ -1,4 +1,4 @@
-"""The worker processes by their number: started, given the load, watched, and proven gone."""
+"""Supervises worker processes by number: starts them, sends the load, watches them and proves their end."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class WorkerSupervisor:
     def resume(self) -> None:
         """The lease has thawed."""
         for host in self._hosts.values():
-            host.beat()  # first: a watchdog that wakes must find it
+            host.heartbeat()  # first: a watchdog that wakes must find it
             resume(host)
 
 

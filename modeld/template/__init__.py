@@ -2,5 +2,5 @@
 
 `render.Template` is the face. Used only in workers: a template is untrusted input, the sandbox
 limits what it can reach and how much it can write, the worker's owner limits its time and memory.
-`sniff` makes the output format of the marks that `shared.catalog.template_detection` finds in the text alone.
+`detect` makes the output format of the marks that `shared.catalog.template_detection` finds in the text alone.
 """

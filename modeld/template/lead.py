@@ -1,4 +1,4 @@
-"""How a model begins a tool call, read off what its own template writes for an earlier one. Pure."""
+"""Finds how a model begins a tool call from what its template writes for an earlier one. Pure."""
 
 from __future__ import annotations
 

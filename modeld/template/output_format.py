@@ -10,7 +10,7 @@ from modeld.output.format import OutputFormat
 from shared.catalog import template_detection as marks
 
 
-class Sniffed(msgspec.Struct, frozen=True, kw_only=True):
+class DetectedFormat(msgspec.Struct, frozen=True, kw_only=True):
     """Advisory flags. `thinking_switches`: the variables by which a turn may set the thinking level."""
 
     tools: bool
@@ -24,11 +24,13 @@ class Sniffed(msgspec.Struct, frozen=True, kw_only=True):
         return self.output.think_open[0] if self.output.reasoning == "tags" else self.output.reasoning
 
 
-def sniff(source: str) -> Sniffed:
+def detect(source: str) -> DetectedFormat:
     """Read the marks in a template's text. An empty text gives the generic answer."""
-    found = marks.sniff(source)
+    found = marks.detect(source)
     output = OutputFormat(reasoning=found.reasoning, tools=found.style, noise=found.noise)
     if found.think is not None:
         begin, end = found.think
         output = msgspec.structs.replace(output, think_open=(begin,), think_close=(end,))
-    return Sniffed(tools=found.tools, thinking=found.thinking, output=output, thinking_switches=found.thinking_switches)
+    return DetectedFormat(
+        tools=found.tools, thinking=found.thinking, output=output, thinking_switches=found.thinking_switches
+    )

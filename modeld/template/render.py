@@ -11,7 +11,7 @@ import msgspec
 
 from modeld.output.format import OutputFormat
 from modeld.template.default import CHATML, END_TEXTS, MISSING
-from modeld.template.output_format import Sniffed, sniff
+from modeld.template.output_format import DetectedFormat, detect
 from modeld.template.sandbox import OUTPUT_LIMIT, Given, Sandbox, TemplateRefused, given, tojson
 from modeld.template.shape import Escape, Shape, adapt, unescaped
 from shared.errors import TemplateFailed
@@ -40,7 +40,7 @@ class Template:
         #: Texts that end an answer, beside the end tokens of the vocabulary.
         self.end_texts: tuple[str, ...] = () if source.strip() else END_TEXTS
         self.digest = hashlib.sha256(self.source.encode("utf-8", "surrogatepass")).hexdigest()
-        self.sniffed: Sniffed = sniff(self.source)
+        self.detected: DetectedFormat = detect(self.source)
         self.bos = bos
         self.eos = eos
         self._limit = limit
@@ -86,7 +86,7 @@ class Template:
 
     def output_format(self, prompt: str) -> OutputFormat:
         """How the answer to `prompt` is to be read: notes where the prompt itself opens the reasoning."""
-        form = self.sniffed.output
+        form = self.detected.output
         tail = prompt.rstrip()
         return msgspec.structs.replace(
             form,

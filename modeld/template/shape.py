@@ -1,4 +1,4 @@
-"""What a template can express, and conversations brought into that shape.
+"""Finds what a template can express and adapts conversations to it.
 
 Found by rendering tiny conversations with words that occur nowhere else: what does not come out was
 dropped, and nothing may be dropped silently.

@@ -1,4 +1,4 @@
-"""Leases of what runs: minted here, inert after their end. Pure; times in awake seconds.
+"""Leases of running turns and jobs; inert after their end. Pure; times in awake seconds.
 
 Nothing can advance an operation without its lease, and an ended lease does nothing, so an event that
 comes late cannot bring back what it belonged to.

@@ -1,4 +1,4 @@
-"""Who goes next: round robin by client, first come first served inside one, batches by model. Pure.
+"""Orders waiting requests: round robin by client, first come first served within one, batched by model. Pure.
 
 Every use of the engine is a ticket: turns and loads first, then fill, then warm. A ticket covers the
 switch, the load and the work itself, so that nobody slips in between. A ticket whose model is not the

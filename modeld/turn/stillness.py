@@ -1,4 +1,4 @@
-"""Finds a worker that is alive and gets nowhere. Pure: accounts and time come in.
+"""Detects a worker that is alive but makes no progress. Pure: accounts and time come in.
 
 A slow prefill or decode moves its worker's mark with each batch, chunk and token; a parser that goes in a circle and
 an engine that hangs do not. Two limits, because they are two things: handling text takes milliseconds, so seconds

@@ -58,7 +58,7 @@ class Chat:
 
     def identify(self, identity: ResolvedIdentity, wanted: RequestedIdentity) -> ResolvedIdentity:
         """The resolved identity with the fields that the template decides."""
-        form = self.template.sniffed.output
+        form = self.template.detected.output
         resolved = msgspec.structs.replace(
             identity,
             template_digest=self.template.digest,

@@ -1,4 +1,4 @@
-"""Where in a worker something failed or stands still: in the engine, or in the handling of text. Pure.
+"""Says where a worker failed or hangs: in the engine, or in the handling of text. Pure.
 
 A stack tells it: whose function is the innermost of ours? So no call needs a mark of its own, and an engine is
 found out wherever it is called from. Functions of an engine that only look at its vocabulary count as text: they

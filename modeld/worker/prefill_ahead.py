@@ -1,4 +1,4 @@
-"""What surely follows an answer is evaluated while nobody waits, so that the next question costs its own words.
+"""Evaluates while idle what is sure to follow an answer, so that the next prompt costs only its own tokens.
 
 The last token of an answer, the marks that end it and those that begin a user's message stand in the next prompt
 whatever will be asked: a third of what a short question costs. They are found by rendering the conversation with two

@@ -1,4 +1,4 @@
-"""From a rendered prompt to its tokens: the marks of the template are special, the same texts in contents are not."""
+"""Tokenizes a rendered prompt: the template's special tokens are special, the same texts in contents are not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PromptTokenizer:
 
     def __init__(self, engine: Engine, special: SpecialTokens, template: Template, guard: RenderGuard) -> None:
         self._engine = engine
-        marks = format_marks(template.sniffed.output)
+        marks = format_marks(template.detected.output)
         structure = frozenset(_structure(engine, special, (template.source, *marks)))
         self._special = SpecialTexts(special.control | structure)
         self._cut = SpecialTexts(structure)

@@ -1,4 +1,4 @@
-"""The one model of a worker: its load, and every job that it serves afterwards."""
+"""The worker's one model: loads it and runs every job on it."""
 
 from __future__ import annotations
 

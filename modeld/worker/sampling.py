@@ -1,4 +1,4 @@
-"""From what a caller asked to what the engine is told: every default in one place. Pure."""
+"""Merges requested, recommended and default sampling settings into the engine's decode options. Pure."""
 
 from __future__ import annotations
 

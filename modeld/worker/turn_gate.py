@@ -1,4 +1,4 @@
-"""Which turn runs in this worker, and how it is stopped: no cancel ever touches another turn."""
+"""Tracks which turn runs in this worker and stops it; a cancel never touches another turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a worker notices that its owner is gone, dead or frozen, with nobody there to tell it."""
+"""Ends the worker when its owner is dead or frozen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes two resident models the same: every field that a reload would be needed to change. Pure.
+"""The identity of a resident model: every field that only a reload can change. Pure.
 
 A *requested* identity may say `AUTO` (matches any resident value) and `min_ctx` (a larger resident
 context serves it). A *resolved* identity holds the numbers in use, keys all KV memory, and is never

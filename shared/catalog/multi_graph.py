@@ -1,4 +1,4 @@
-"""OpenVINO folders of several graphs (pure): one makes rows of numbers of words, one of images, a third answers.
+"""OpenVINO folders of several graphs (pure): text embeddings, image embeddings and the language model.
 
 The engine takes such a prompt as rows. What else a language graph wants (positions of several parts, more about its
 images) the engine fills in only for prompts that it has read itself, and that reading does not hold what a turn

@@ -141,7 +141,7 @@ class TemplateMarks(msgspec.Struct, frozen=True, kw_only=True):
         return self.reasoning != "none"
 
 
-def sniff(source: str) -> TemplateMarks:
+def detect(source: str) -> TemplateMarks:
     """Read the marks in a template's text. An empty text gives the generic answer."""
     text = _COMMENT.sub("", source)
     style: ToolStyle = next((style for mark, style in _TOOL_MARKS if mark in text), "generic")

@@ -1,4 +1,4 @@
-"""What dialling meets, as the typed errors that people are told: one table for every client. Pure."""
+"""Maps connection failures to typed errors: one table for every client. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report that may be shown to others: one zip, everything in it redacted."""
+"""Writes the redacted support bundle: one zip, everything in it redacted."""
 
 from __future__ import annotations
 

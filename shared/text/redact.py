@@ -1,4 +1,4 @@
-"""What may leave this machine in a report: no secret, no name of a person or a machine, no path into a home. Pure."""
+"""Redacts text for support bundles: secrets, names of people and machines, paths into a home. Pure."""
 
 from __future__ import annotations
 

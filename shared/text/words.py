@@ -1,4 +1,4 @@
-"""Words and text, the same in every command and every face. Pure."""
+"""Sentences and formats shared by every command and face. Pure."""
 
 from __future__ import annotations
 

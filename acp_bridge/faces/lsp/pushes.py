@@ -1,4 +1,4 @@
-"""What the window is told unasked: models, status, progress, notices. Only when something shown changed."""
+"""Notifications to the window: models, status, progress and notices, sent only when something shown changed."""
 
 from __future__ import annotations
 

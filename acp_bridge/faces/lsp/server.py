@@ -186,18 +186,6 @@ class LspServer:
 
 def import_core() -> None:
     """Everything that may be needed later: an upgrade under a running process must not change its code halfway."""
-    import acp_bridge.core.core
-    import acp_bridge.daemon.records
-    import acp_bridge.daemon.start
-    import acp_bridge.doctor
-    import acp_bridge.faces.lsp.listing
-    import acp_bridge.faces.lsp.pushes
-    import acp_bridge.models.inventory
-    import acp_bridge.models.library_view
-    import acp_bridge.models.memory_forecast
-    import acp_bridge.providers.registry
-    import acp_bridge.turn.driver
-    import acp_bridge.turn.history  # noqa: F401 - imported for later
 
 
 def _options(raw: object) -> wire.Options:

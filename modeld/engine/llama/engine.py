@@ -35,7 +35,7 @@ from modeld.engine.llama.vision import ImageEncoder, open_image_encoder
 from modeld.engine.llama.vocabulary import Vocabulary
 from modeld.engine.llama.warm import WarmStore
 from modeld.engine.prompt_lookup import Lookup
-from modeld.engine.required import there
+from modeld.engine.required import required
 from modeld.output.grammar.values import Opened
 from shared.catalog.identity import RequestedIdentity
 from shared.errors import ContextOverflow, EngineFailed, ModelLoadFailed, UnsupportedFeature
@@ -205,7 +205,7 @@ class LlamaEngine:
 
     def _see(self, lane: Lane, end: int, progress: ProgressCallback) -> None:
         """Encode an image and evaluate it, whole or not at all."""
-        encoder, prompt, start = there(self._image_encoder), self._prompt, len(lane.state.tokens)
+        encoder, prompt, start = required(self._image_encoder), self._prompt, len(lane.state.tokens)
         total, seen = len(prompt), start
 
         def told(count: int) -> bool:
@@ -248,7 +248,7 @@ class LlamaEngine:
     def decode(self, options: DecodeOptions) -> Iterator[int]:
         """Sample, hand the token out, then evaluate it: the reader has it before the next step begins.
 
-        Guessed tokens are evaluated with it; each counts once the chain has sampled it from the logits before it.
+        Drafted tokens are evaluated with it; each counts once the chain has sampled it from the logits before it.
         """
         lane, native = self._lane_of(), self._native_of()
         api, context, held, abort = native.api, native.context, lane.state.tokens, self._abort
@@ -260,7 +260,7 @@ class LlamaEngine:
             self._tools.begin(sampler, self._vocabulary_of())
         self._batch.fill([0], 0, lane.sequence, logits=True)
         self._threads.begin_decode(options)
-        most = self._plan_of().guesses
+        most = self._plan_of().drafts
         lookup, index = Lookup(self._words) if most else None, -1
         for left in range(options.max_tokens - 1, -1, -1):
             held_to = sampler.held
@@ -278,11 +278,11 @@ class LlamaEngine:
                     index += 1
                     continue
                 self._take_back(lane)
-                guess = lookup.guess(min(left, most))
-                if guess:
-                    self._evaluate(lane, (token, *guess), logits=True, every=True)
-                    del held[-len(guess) :]
-                    self._ahead = len(guess)
+                draft = lookup.draft(min(left, most))
+                if draft:
+                    self._evaluate(lane, (token, *draft), logits=True, every=True)
+                    del held[-len(draft) :]
+                    self._ahead = len(draft)
                     index = 0
                     continue
             if done := evaluate(context, one(token, len(held) - behind)):
@@ -298,7 +298,7 @@ class LlamaEngine:
             memory = self._warm_of().memory
             if not memory.settle(lane):
                 memory.clear(lane)
-                raise EngineFailed(reason="tokens that were guessed wrong cannot be taken back")
+                raise EngineFailed(reason="tokens that were drafted wrong cannot be taken back")
 
     def constrain(self, opened: Opened) -> None:
         """As the contract says: a grammar in front of the chain, from the token that opened the call."""
@@ -366,19 +366,19 @@ class LlamaEngine:
     # --- what must be there by now -------------------------------------------------------------
 
     def _library_of(self) -> Library:
-        return there(self._library)
+        return required(self._library)
 
     def _native_of(self) -> LoadedContext:
-        return there(self._native)
+        return required(self._native)
 
     def _vocabulary_of(self) -> Vocabulary:
-        return there(self._vocabulary)
+        return required(self._vocabulary)
 
     def _warm_of(self) -> WarmStore:
-        return there(self._warm)
+        return required(self._warm)
 
     def _lane_of(self) -> Lane:
-        return there(self._lane)
+        return required(self._lane)
 
     def _plan_of(self) -> ContextPlan:
-        return there(self._native_of().plan)
+        return required(self._native_of().plan)

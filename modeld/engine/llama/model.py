@@ -27,7 +27,7 @@ _FLASH = {AUTO: -1, False: 0, True: 1}
 
 
 class ContextPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Every number of a context, resolved. Tokens. `guesses`: evaluated beside one, at most (see prompt_lookup)."""
+    """Every number of a context, resolved. Tokens. `drafts`: evaluated beside one, at most (see prompt_lookup)."""
 
     num_ctx: int
     pool: int
@@ -35,7 +35,7 @@ class ContextPlan(msgspec.Struct, frozen=True, kw_only=True):
     threads: int
     kv_type: str
     fill: bool
-    guesses: int = 0
+    drafts: int = 0
 
 
 class LoadedContext:
@@ -95,7 +95,7 @@ class LoadedContext:
             n_batch=plan.batch,
             n_ubatch=min(plan.batch, BATCH_TOKENS),
             n_seq_max=1 + plan.fill,
-            n_outputs_max=1 + max(plan.fill, plan.guesses),  # every one costs a row of the vocabulary
+            n_outputs_max=1 + max(plan.fill, plan.drafts),  # every one costs a row of the vocabulary
             n_threads=plan.threads,
             n_threads_batch=plan.threads,
             kv_unified=True,
@@ -123,11 +123,11 @@ class LoadedContext:
             threads=engine_threads(self._request.threads),
             kv_type="f16" if identity.kv_type == AUTO else identity.kv_type,
             fill=fill,
-            guesses=min(LONGEST, batch - 1) if self._guesses() else 0,
+            drafts=min(LONGEST, batch - 1) if self._drafts() else 0,
         )
 
-    def _guesses(self) -> bool:
-        """What a wrong guess left must be cut off again: no window, no recurrent state."""
+    def _drafts(self) -> bool:
+        """What a wrong draft left must be cut off again: no window, no recurrent state."""
         api, model = self.api, self.model
         recurrent = api.llama_model_is_recurrent(model) or api.llama_model_is_hybrid(model)
         return self._request.speculation and not recurrent and not api.llama_model_n_swa(model)

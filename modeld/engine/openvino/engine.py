@@ -33,7 +33,7 @@ from modeld.engine.openvino.planning import make_plan, refuse_unsupported
 from modeld.engine.openvino.vision.image_encoder import ImageEncoder
 from modeld.engine.openvino.vision.input_embeddings import Rows, takes_rows
 from modeld.engine.openvino.vocabulary import Vocabulary
-from modeld.engine.required import there
+from modeld.engine.required import required
 from modeld.output.grammar.call_grammar import any_arguments
 from modeld.output.grammar.values import Opened
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
@@ -277,13 +277,13 @@ class OpenVinoEngine(KeepsNothing):
     # --- what must be there by now -------------------------------------------------------------
 
     def _library_of(self) -> Library:
-        return there(self._library)
+        return required(self._library)
 
     def _vocabulary_of(self) -> Vocabulary:
-        return there(self._vocabulary)
+        return required(self._vocabulary)
 
     def _pipeline_of(self) -> Pipeline:
-        return there(self._pipeline)
+        return required(self._pipeline)
 
 
 def _probe_token(vocabulary: Vocabulary) -> int:

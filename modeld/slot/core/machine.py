@@ -25,7 +25,7 @@ __all__ = ["IGNORED", "TABLE", "IllegalEvent", "Machine", "due", "transition"]
 
 
 class Machine:
-    """The slot's state and its story. Not an actor: it changes only in `feed`."""
+    """The slot's state and its history. Not an actor: it changes only in `feed`."""
 
     def __init__(self, settings: Settings, state: SlotState | None = None) -> None:
         self.state = state or SlotState()
@@ -33,7 +33,7 @@ class Machine:
         self._story: deque[str] = deque(maxlen=_STORY_LENGTH)
 
     @property
-    def story(self) -> list[str]:
+    def history(self) -> list[str]:
         """The last steps, oldest first."""
         return list(self._story)
 
@@ -43,7 +43,7 @@ class Machine:
         try:
             after, effects = transition(before, event, now, self._settings)
         except IllegalEvent as error:
-            raise IllegalEvent(before, event, self.story) from error
+            raise IllegalEvent(before, event, self.history) from error
         self._story.append(f"{now:.3f} {before.name} --{type(event).__name__}--> {after.name} g{after.generation}")
         self.state = after
         return effects

@@ -58,14 +58,14 @@ class SlotState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IllegalEvent(Exception):
-    """The driver fed what cannot happen in this state; `story` is how it came to that."""
+    """The driver fed what cannot happen in this state; `history` is how it came to that."""
 
-    def __init__(self, state: SlotState, event: Event, story: list[str]) -> None:
-        lines = "".join(f"\n  {line}" for line in story)
+    def __init__(self, state: SlotState, event: Event, history: list[str]) -> None:
+        lines = "".join(f"\n  {line}" for line in history)
         super().__init__(f"{type(event).__name__} in {state.name}{lines}")
         self.state = state
         self.event = event
-        self.story = story
+        self.history = history
 
 
 class InvariantBroken(AssertionError):

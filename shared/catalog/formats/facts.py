@@ -10,7 +10,7 @@ from shared.catalog.formats import ggml
 from shared.catalog.formats.geometry import kv_spans, state_bytes
 from shared.catalog.formats.gguf import FIM_TEXTS, TOKENS, Header
 from shared.catalog.sampling_defaults import from_gguf
-from shared.catalog.template_detection import sniff
+from shared.catalog.template_detection import detect
 
 _FIM_KEYS = ("fim_pre_token_id", "fim_suf_token_id", "fim_mid_token_id")
 _OLD_FIM_KEYS = ("prefix_token_id", "suffix_token_id", "middle_token_id")
@@ -46,7 +46,7 @@ def facts_of(header: Header) -> Facts:
     n_embd = _number(meta, prefix + "embedding_length")
     default_dim = n_embd // heads if heads else 0
     template = _text(meta, "tokenizer.chat_template")
-    marks = sniff(template)
+    marks = detect(template)
     table = header.tensors
     return Facts(
         kind=kind,

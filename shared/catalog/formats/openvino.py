@@ -25,7 +25,7 @@ from shared.catalog.formats.window import READ_LIMIT, HeaderRejected
 from shared.catalog.multi_graph import LANGUAGE, of_several
 from shared.catalog.sampling_defaults import from_generation_config
 from shared.catalog.scan import IR_LANGUAGE, IR_MODEL, graphs
-from shared.catalog.template_detection import sniff
+from shared.catalog.template_detection import detect
 
 MAX_JSON = 16 * 1024 * 1024
 MAX_TEMPLATE = 1024 * 1024
@@ -81,7 +81,7 @@ def _facts(config: dict[str, Any], xml: _Xml, folder: str, names: set[str]) -> F
     dim = _int(text.get("head_dim")) or (_int(text.get("hidden_size")) // heads if heads else 0)
     kv_heads = _int(text.get("num_key_value_heads")) or heads
     layers = _int(text.get("num_hidden_layers")) or len(xml.kv)
-    marks = sniff(template)
+    marks = detect(template)
     generation = _json(folder, "generation_config.json", names)
     embedding = "modules.json" in names or bool(_EMBEDDERS.search(_text(config.get("model_type"))))
     return Facts(

@@ -1,4 +1,4 @@
-"""Guessing from the context changes the cost of an answer and never the answer."""
+"""Speculating from the context changes the cost of an answer and never the answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.guessing import edit
+from bench.speculation import edit
 from counts import FULL
 from modeld.engine import prompt_lookup as lookup
 from modeld.engine.contract import Aborted, AbortFlag, DecodeOptions, LoadRequest
@@ -43,12 +43,12 @@ class Counted(LlamaEngine):
     def __init__(self) -> None:
         super().__init__(AbortFlag())
         self._library = library()
-        self.guessed = self.refused = 0
+        self.drafted = self.refused = 0
         self.template = ""
 
     def _evaluate(self, lane: Lane, tokens: Sequence[int], *, logits: bool, every: bool = False) -> None:
         if every:
-            self.guessed += len(tokens) - 1
+            self.drafted += len(tokens) - 1
         super()._evaluate(lane, tokens, logits=logits, every=every)
 
     def _take_back(self, lane: Lane) -> None:
@@ -122,7 +122,7 @@ def opened(path: Path, *, speculation: bool = True, **asked: Any) -> Counted:
 
 @pytest.fixture(scope="module")
 def pair(tiny: Path) -> Iterator[tuple[Counted, Counted]]:
-    """With guesses and without, in full precision."""
+    """With drafts and without, in full precision."""
     engines = opened(tiny, **EXACT), opened(tiny, speculation=False, **EXACT)
     yield engines
     for engine in engines:
@@ -131,7 +131,7 @@ def pair(tiny: Path) -> Iterator[tuple[Counted, Counted]]:
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every token is guessed from whatever is found: most guesses are wrong."""
+    """Every token is drafted from whatever is found: most drafts are wrong."""
     monkeypatch.setattr(lookup, "TRUST", 0)
 
 
@@ -153,113 +153,113 @@ def repeating(engine: Counted, seed: int) -> list[int]:
     ids=["greedy", "seeded", "usual sampling", "penalties", "bias", "held to a schema"],
 )
 @pytest.mark.usefixtures("eager")
-def test_an_answer_is_the_same_with_and_without_guesses(pair: tuple[Counted, Counted], options: DecodeOptions) -> None:
-    guessing, plain = pair
-    guessing.guessed = guessing.refused = 0
+def test_an_answer_is_the_same_with_and_without_drafts(pair: tuple[Counted, Counted], options: DecodeOptions) -> None:
+    speculating, plain = pair
+    speculating.drafted = speculating.refused = 0
     for seed in range(SEEDS):
-        prompt = repeating(guessing, seed)
-        assert guessing.answer(prompt, options) == plain.answer(prompt, options)
-    assert guessing.guessed > guessing.refused > 0
-    assert plain.guessed == 0
+        prompt = repeating(speculating, seed)
+        assert speculating.answer(prompt, options) == plain.answer(prompt, options)
+    assert speculating.drafted > speculating.refused > 0
+    assert plain.drafted == 0
 
 
-def test_a_model_that_repeats_itself_is_guessed_at_with_the_usual_trust(pair: tuple[Counted, Counted]) -> None:
-    guessing, plain = pair
-    guessing.guessed = guessing.refused = 0
-    prompt, options = repeating(guessing, 7), DecodeOptions(max_tokens=400)
-    assert guessing.answer(prompt, options) == plain.answer(prompt, options)
-    assert guessing.guessed > 2 * guessing.refused
+def test_a_model_that_repeats_itself_is_drafted_with_the_usual_trust(pair: tuple[Counted, Counted]) -> None:
+    speculating, plain = pair
+    speculating.drafted = speculating.refused = 0
+    prompt, options = repeating(speculating, 7), DecodeOptions(max_tokens=400)
+    assert speculating.answer(prompt, options) == plain.answer(prompt, options)
+    assert speculating.drafted > 2 * speculating.refused
 
 
 @pytest.mark.usefixtures("eager")
-def test_guesses_are_made_and_refused_ones_leave_nothing_behind(pair: tuple[Counted, Counted]) -> None:
-    guessing, plain = pair
-    guessing.guessed = guessing.refused = 0
-    talk, other = repeating(guessing, 20), repeating(guessing, 20)
+def test_drafts_are_made_and_refused_ones_leave_nothing_behind(pair: tuple[Counted, Counted]) -> None:
+    speculating, plain = pair
+    speculating.drafted = speculating.refused = 0
+    talk, other = repeating(speculating, 20), repeating(speculating, 20)
     for seed in range(8):
         options = DecodeOptions(max_tokens=60, temperature=0.5, seed=seed)
-        talk += guessing.answer(talk, options)
+        talk += speculating.answer(talk, options)
         other += plain.answer(other, options)
-        assert talk == other, "what was kept warm behind a refused guess answers as if it had never been"
-    assert guessing.guessed > guessing.refused > 0
+        assert talk == other, "what was kept warm behind a refused draft answers as if it had never been"
+    assert speculating.drafted > speculating.refused > 0
 
 
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("stop_after", [1, 7, 30, 31, 32, 33, 34, 35, 36, 60])
-def test_an_answer_that_is_ended_within_a_guess_is_cut_there(pair: tuple[Counted, Counted], stop_after: int) -> None:
-    guessing, plain = pair
-    prompt = repeating(guessing, 40)
+def test_an_answer_that_is_ended_within_a_draft_is_cut_there(pair: tuple[Counted, Counted], stop_after: int) -> None:
+    speculating, plain = pair
+    prompt = repeating(speculating, 40)
     options = DecodeOptions(max_tokens=stop_after)
-    said = guessing.answer(prompt, options)
+    said = speculating.answer(prompt, options)
     assert said == plain.answer(prompt, options)
     longer = DecodeOptions(max_tokens=20)
-    assert guessing.answer([*prompt, *said], longer) == plain.answer([*prompt, *said], longer)
+    assert speculating.answer([*prompt, *said], longer) == plain.answer([*prompt, *said], longer)
 
 
 @pytest.mark.usefixtures("eager")
 def test_a_reader_that_leaves_early_leaves_a_lane_that_is_as_counted(pair: tuple[Counted, Counted]) -> None:
-    guessing, _ = pair
-    prompt = repeating(guessing, 41)
+    speculating, _ = pair
+    prompt = repeating(speculating, 41)
     left = 0
     for leave_after in range(20, 60):
-        guessing.ensure_prefix(prompt)
-        guessing.prefill_suffix(DecodeOptions(max_tokens=120), lambda done, of: None)
-        for number, _ in enumerate(guessing.decode(DecodeOptions(max_tokens=120))):
+        speculating.ensure_prefix(prompt)
+        speculating.prefill_suffix(DecodeOptions(max_tokens=120), lambda done, of: None)
+        for number, _ in enumerate(speculating.decode(DecodeOptions(max_tokens=120))):
             if number == leave_after:
                 break
-        left += guessing._ahead > 0
-        guessing.end_turn()
-        assert guessing.lane_is_as_counted()
-        assert guessing._ahead == 0
-    assert left > 0, "some left between a guess and what came of it"
+        left += speculating._ahead > 0
+        speculating.end_turn()
+        assert speculating.lane_is_as_counted()
+        assert speculating._ahead == 0
+    assert left > 0, "some left between a draft and what came of it"
 
 
 @pytest.mark.usefixtures("eager")
-def test_a_cancel_within_a_guess_leaves_the_next_answer_as_a_fresh_one(pair: tuple[Counted, Counted]) -> None:
-    guessing, plain = pair
-    prompt, options = repeating(guessing, 42), DecodeOptions(max_tokens=120)
+def test_a_cancel_within_a_draft_leaves_the_next_answer_as_a_fresh_one(pair: tuple[Counted, Counted]) -> None:
+    speculating, plain = pair
+    prompt, options = repeating(speculating, 42), DecodeOptions(max_tokens=120)
     for cancelled_after in range(30, 50):
         with pytest.raises(Aborted):
-            guessing.answer(prompt, options, Countdown(cancelled_after, guessing.stop))
-        guessing.go_on()
-        assert guessing.valid()
-    assert guessing.answer(prompt, options) == plain.answer(prompt, options)
+            speculating.answer(prompt, options, Countdown(cancelled_after, speculating.stop))
+        speculating.go_on()
+        assert speculating.valid()
+    assert speculating.answer(prompt, options) == plain.answer(prompt, options)
 
 
 @pytest.mark.usefixtures("eager")
-def test_a_window_that_cannot_be_cut_is_never_guessed_for(tiny_window: Path) -> None:
+def test_a_window_that_cannot_be_cut_is_never_drafted_for(tiny_window: Path) -> None:
     engine = opened(tiny_window)
     try:
         engine.answer(repeating(engine, 1), DecodeOptions(max_tokens=120))
-        assert engine.guessed == 0
+        assert engine.drafted == 0
     finally:
         engine.close()
 
 
 @pytest.mark.usefixtures("eager")
-def test_a_window_full_to_the_last_token_is_never_guessed_beyond(tiny: Path) -> None:
+def test_a_window_full_to_the_last_token_is_never_drafted_beyond(tiny: Path) -> None:
     engine = opened(tiny, **EXACT)
     try:
         prompt = (repeating(engine, 1) * 9)[: CONTEXT - 40]
         assert len(engine.answer(prompt, DecodeOptions(max_tokens=40))) == 40
-        assert engine.guessed > 0
+        assert engine.drafted > 0
     finally:
         engine.close()
 
 
 @pytest.mark.model
 @pytest.mark.timeout(600)
-def test_with_the_defaults_a_guessed_answer_differs_only_where_two_tokens_were_as_good(smollm2: Path) -> None:
-    guessing, plain = opened(smollm2), opened(smollm2, speculation=False)
+def test_with_the_defaults_a_drafted_answer_differs_only_where_two_tokens_were_as_good(smollm2: Path) -> None:
+    speculating, plain = opened(smollm2), opened(smollm2, speculation=False)
     try:
-        prompt = guessing.tokenize(Template(guessing.template).render(edit(1)), special=True)
+        prompt = speculating.tokenize(Template(speculating.template).render(edit(1)), special=True)
         options = DecodeOptions(max_tokens=120)
-        ours, theirs = guessing.answer(prompt, options), plain.answer(prompt, options)
-        assert guessing.guessed > 2 * guessing.refused
+        ours, theirs = speculating.answer(prompt, options), plain.answer(prompt, options)
+        assert speculating.drafted > 2 * speculating.refused
         parted = next((at for at, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), None)
         if parted is not None:
             logits = plain.logits([*prompt, *theirs[:parted]])
             assert logits[theirs[parted]] - logits[ours[parted]] < NOISE
     finally:
-        guessing.close()
+        speculating.close()
         plain.close()

@@ -10,7 +10,7 @@ from gguf_bytes import ARRAY, STRING, Pair, build, model, read
 from shared.catalog.entry import KvSpan
 from shared.catalog.formats.facts import facts_of
 from shared.catalog.formats.gguf import FIM_TEXTS
-from shared.catalog.template_detection import sniff
+from shared.catalog.template_detection import detect
 
 pytestmark = pytest.mark.unit
 
@@ -154,6 +154,6 @@ def test_split_parts_are_told() -> None:
 
 def test_the_flags_are_those_the_worker_reads_the_model_by() -> None:
     template = "{# tools #}{{ messages }}<|START_THINKING|>{% if functions %}<|tool_call_start|>{% endif %}"
-    known, read = facts(extra=[("tokenizer.chat_template", STRING, template)]), sniff(template)
+    known, read = facts(extra=[("tokenizer.chat_template", STRING, template)]), detect(template)
     assert (known.tools, known.thinking) == (read.tools, read.thinking) == (True, True)
     assert not facts(extra=[("tokenizer.chat_template", STRING, "{# tools <think> #}{{ messages }}")]).tools

@@ -1,4 +1,4 @@
-"""What is guessed from a conversation, and when it is told."""
+"""What is drafted from a conversation, and when it is told."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class Answer:
     def __init__(self, prompt: list[int], answer: list[int]) -> None:
         self.lookup = Lookup(prompt)
         self.evaluations = self.told = self.refused = 0
-        guess: list[int] = []
+        draft: list[int] = []
         for number, token in enumerate(answer):
-            expected = bool(guess) and guess[0] == token
+            expected = bool(draft) and draft[0] == token
             assert self.lookup.accept(token) == expected, "told tokens are confirmed one by one, and no others"
             if expected:
-                del guess[0]
+                del draft[0]
                 continue
-            self.refused += len(guess)
+            self.refused += len(draft)
             left = len(answer) - number - 1
-            guess = self.lookup.guess(left)
-            assert len(guess) <= min(LONGEST, left)
-            self.told += len(guess)
+            draft = self.lookup.draft(left)
+            assert len(draft) <= min(LONGEST, left)
+            self.told += len(draft)
             self.evaluations += 1
 
 
@@ -56,7 +56,7 @@ def test_a_copy_is_evaluated_in_few_batches() -> None:
     assert run.evaluations < GRAM + TRUST + 5 + 300 // LONGEST
 
 
-def test_an_edit_in_a_copy_costs_one_wrong_guess() -> None:
+def test_an_edit_in_a_copy_costs_one_wrong_draft() -> None:
     text = random.Random(2).sample(range(1000), 400)
     edited = [*text[:200], 1001, *text[201:]]
     run = Answer(text, edited)
@@ -85,4 +85,4 @@ def test_the_latest_place_is_the_one_that_is_believed() -> None:
     lookup = Lookup([*first, *second])
     for token in [*line, 30, 31, 32, 33]:
         lookup.accept(token)
-    assert lookup.guess(LONGEST) == [34, 35]
+    assert lookup.draft(LONGEST) == [34, 35]

@@ -1,4 +1,4 @@
-"""What one side writes to the other's pipe: its order, its beats, its end, what is handed over."""
+"""What one side writes to the other's pipe: its order, its heartbeats, its end, what is handed over."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def test_silence_is_filled_with_beats_that_may_be_withheld() -> None:
     beats = iter([b"beat", b"", b"beat"])
     ended = threading.Event()
 
-    def beat() -> bytes:
+    def heartbeat() -> bytes:
         found = next(beats, None)
         if found is None:
             ended.set()
         return found or b""
 
-    pipe = Pipe(pause=0.01, beat=beat)
+    pipe = Pipe(pause=0.01, heartbeat=heartbeat)
     assert ended.wait(10)
     pipe.outgoing.close()
     assert rest(pipe.source) == b"beatbeat"

@@ -62,4 +62,3 @@ def test_nothing_of_another_version_is_imported(tmp_path: Path, monkeypatch: pyt
     assert (caught.value.running, caught.value.installed) == ("1.0", "1.1")
     assert "restart" in caught.value.message
     assert isinstance(from_wire(caught.value.to_wire()), Upgraded)
-    import json.tool  # noqa: F401  others come as before

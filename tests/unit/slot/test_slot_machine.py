@@ -155,7 +155,7 @@ def test_an_illegal_event_carries_the_story(slot: Driver) -> None:
     slot.load()
     with pytest.raises(IllegalEvent) as caught:
         slot.machine.feed(ev.GenerationFloor(floor=1), 9.0)
-    assert "LoadDone" in "".join(caught.value.story)
+    assert "LoadDone" in "".join(caught.value.history)
     assert "Ready" in str(caught.value)
     assert slot.named() == "Ready"
 

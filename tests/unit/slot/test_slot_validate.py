@@ -102,5 +102,5 @@ def test_an_event_that_cannot_happen_tells_how_it_came_to_that() -> None:
     state, event = SlotState(), WorkerUp(worker=3)
     error = IllegalEvent(state, event, ["asked", "loaded"])
     assert str(error) == "WorkerUp in Empty\n  asked\n  loaded"
-    assert (error.state, error.event, error.story) == (state, event, ["asked", "loaded"])
+    assert (error.state, error.event, error.history) == (state, event, ["asked", "loaded"])
     assert str(IllegalEvent(state, event, [])) == "WorkerUp in Empty"

@@ -116,7 +116,7 @@ def test_a_template_that_trusts_in_tools_gets_an_empty_list() -> None:
 
 def test_thinking_is_switched_by_the_templates_own_variable() -> None:
     template = Template(CHATML_TOOLS)
-    assert template.sniffed.thinking_switches == ("enable_thinking",)
+    assert template.detected.thinking_switches == ("enable_thinking",)
     on, off = template.render([USER]), template.render([USER], thinking="off")
     assert template.output_format(on).opened
     assert not template.output_format(off).opened

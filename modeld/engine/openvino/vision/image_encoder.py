@@ -63,7 +63,6 @@ class ImageEncoder:
     def _look_once(self, width: int) -> int:
         """Tokens of one square; it proves that the graph computes."""
         import numpy as np
-        import PIL.Image  # noqa: F401 - without it no image could be decoded
 
         side = self._optics.side
         rows = self._request.infer([np.zeros((1, 3, side, side), np.float32)])[0]

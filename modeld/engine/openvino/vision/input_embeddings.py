@@ -1,4 +1,4 @@
-"""Prompts as rows of numbers, for models of several graphs: words by one graph, images by another.
+"""Builds prompt embeddings for models of several graphs: text by one graph, images by another.
 
 The pipeline takes such rows in the place of ids and knows a block of its memory by them, so that all that is said of
 ids (chunks, reuse, counts) holds for rows that are the same for the same ids.
@@ -17,7 +17,7 @@ from modeld.engine.openvino.library import Library, reason_of
 from modeld.engine.openvino.pipeline import Plan
 from modeld.engine.openvino.vision.image_encoder import ImageEncoder
 from modeld.engine.openvino.vision.image_tiles import FAMILIES
-from modeld.engine.required import there
+from modeld.engine.required import required
 from shared.catalog.multi_graph import WORDS
 from shared.errors import EngineFailed
 from shared.text.nesting import decode_json
@@ -68,7 +68,7 @@ class Rows:
             raise EngineFailed(reason=reason_of(error)) from error
         for place in (place for place, token in enumerate(tokens) if begins(token)):
             end = image_end(tokens, place)
-            rows[place:end] = there(self.image_encoder).rows(tokens[place])[: end - place]
+            rows[place:end] = required(self.image_encoder).rows(tokens[place])[: end - place]
         return self._words.get_output_tensor()
 
     def _of_words(self, ids: Sequence[int]) -> Any:

@@ -1,4 +1,4 @@
-"""Answers that repeat their conversation, guessed from it: what that gains, and what it costs where nothing repeats."""
+"""Answers that repeat their conversation, drafted from it: what that gains, and what it costs where nothing repeats."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STORIES = ("the sea", "a lost key", "two brothers", "a train at night", "the fir
 
 def measure(table: Table, model: Path) -> None:
     """Rates with and without, in interleaved pairs: a file said again, and stories sampled as a chat is."""
-    with Bare(model) as guessing, Bare(model, speculation=False) as plain:
+    with Bare(model) as speculating, Bare(model, speculation=False) as plain:
         for what, asked, limit in (
             ("a file said again with one name changed", _edit, 1.1),
             ("stories, sampled by the defaults", story, 0.98),
@@ -37,13 +37,13 @@ def measure(table: Table, model: Path) -> None:
             for number in range(ROUNDS + 1):
                 messages, options = asked(number)
                 rates = {}
-                for engine in (guessing, plain) if number % 2 else (plain, guessing):
+                for engine in (speculating, plain) if number % 2 else (plain, speculating):
                     rates[engine] = engine.turn(engine.tokens(messages), options).rate
                 if number:
-                    ours.append(rates[guessing])
+                    ours.append(rates[speculating])
                     theirs.append(rates[plain])
-                    ratios.append(rates[guessing] / rates[plain])
-            table.add(f"llama: {what}, guessed from its context, tokens/s", spread(ours))
+                    ratios.append(rates[speculating] / rates[plain])
+            table.add(f"llama: {what}, drafted from its context, tokens/s", spread(ours))
             table.add(f"llama: {what}, token by token, tokens/s", spread(theirs))
             table.at_least("llama: the first by the second", ratios, limit, "")
 

@@ -9,7 +9,7 @@ import pytest
 from templates import CHATML_TOOLS, STRICT
 
 from modeld.output.calls import STYLES
-from modeld.template.output_format import sniff
+from modeld.template.output_format import detect
 
 pytestmark = pytest.mark.unit
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.unit
     ],
 )
 def test_the_notation_of_calls_is_told_by_its_marks(mark: str, style: str) -> None:
-    found = sniff("{% if tools %}" + mark + "{% endif %}")
+    found = detect("{% if tools %}" + mark + "{% endif %}")
     assert found.tools
     assert found.output.tools == style
     assert style in STYLES or style == "gpt_oss"
@@ -48,24 +48,24 @@ def test_the_notation_of_calls_is_told_by_its_marks(mark: str, style: str) -> No
     ],
 )
 def test_the_marks_of_reasoning(source: str, kind: str, opener: str) -> None:
-    output = sniff(source).output
+    output = detect(source).output
     assert output.reasoning == kind
     assert output.think_open == (opener,)
 
 
 def test_comments_say_nothing() -> None:
-    found = sniff("{# <think> tools <tool_call> #}{{ messages }}")
+    found = detect("{# <think> tools <tool_call> #}{{ messages }}")
     assert not found.tools
     assert not found.thinking
     assert found.reasoning_format == "none"
 
 
 def test_whole_templates() -> None:
-    assert sniff(CHATML_TOOLS).tools
-    assert sniff(CHATML_TOOLS).thinking
-    assert sniff(CHATML_TOOLS).reasoning_format == "<think>"
-    assert not sniff(STRICT).tools
-    assert not sniff("").tools
+    assert detect(CHATML_TOOLS).tools
+    assert detect(CHATML_TOOLS).thinking
+    assert detect(CHATML_TOOLS).reasoning_format == "<think>"
+    assert not detect(STRICT).tools
+    assert not detect("").tools
 
 
 def test_sniffing_needs_no_template_engine() -> None:

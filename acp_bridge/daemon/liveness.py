@@ -1,4 +1,4 @@
-"""Whether who was called is still there: silence alone means nothing, silence to a ping does."""
+"""Tells a busy daemon from a dead one: silence alone means nothing, an unanswered ping does."""
 
 from __future__ import annotations
 
