@@ -168,8 +168,7 @@ def _coverage_page(rows: Sequence[Covered], pure: int) -> str:
 def try_mutants(names: Sequence[str], children: int, *, again: bool) -> int:
     """Try the mutants of these groups (all where none is named). Exit 1 below the bound, or where one is unjudged.
 
-    `again` tries only what nobody noticed last time, after tests were added. The page is written from the last run of
-    each group, once there is one of every group.
+    `again` tries only what nobody noticed last time, after tests were added. The page holds the last run of each group.
     """
     judgements = read_judgements()
     files = pure_files()
@@ -182,8 +181,8 @@ def try_mutants(names: Sequence[str], children: int, *, again: bool) -> int:
         say(f"{group.name}: {score_text(mutants)} ({time.monotonic() - started:.0f} s)")
         failed = not _sound(mutants, judgements) or failed
     found = {group.name: earlier(group.name) for group in GROUPS}
-    if all(mutants is not None for mutants in found.values()):
-        _write("mutants.md", _mutants_page([one for mutants in found.values() for one in mutants or ()], judgements))
+    away = [name for name, mutants in found.items() if mutants is None]
+    _write("mutants.md", _mutants_page([one for mutants in found.values() for one in mutants or ()], judgements, away))
     return 1 if failed else 0
 
 
@@ -227,7 +226,11 @@ def score_text(mutants: Sequence[Mutant]) -> str:
     return f"{sum(one.noticed for one in mutants)} of {len(mutants)} noticed, {score(mutants):.0f} %"
 
 
-def _mutants_page(mutants: Sequence[Mutant], judgements: Sequence[Judgement]) -> str:
+#: what the page shows of a survivor that fails the run
+_OPEN = Judgement(module="", judgement="open", why="not judged yet")
+
+
+def _mutants_page(mutants: Sequence[Mutant], judgements: Sequence[Judgement], away: Sequence[str]) -> str:
     rows = [
         f"| `{module}` | {len(own)} | {sum(one.noticed for one in own)} | {score(own):.0f} % |"
         for module, own in by_module(mutants).items()
@@ -236,7 +239,7 @@ def _mutants_page(mutants: Sequence[Mutant], judgements: Sequence[Judgement]) ->
         f"| `{mutant.module}`<br>`{mutant.function}` | {_code(mutant.change)} | {one.judgement}: {one.why} |"
         for mutant in sorted(mutants, key=lambda one: (one.module, one.function, one.change))
         if not mutant.noticed
-        for one in _judgements_of(mutant, judgements)[:1]
+        for one in [*_judgements_of(mutant, judgements), _OPEN][:1]
     ]
     return "\n".join([
         "# Mutants: can the tests fail?",
@@ -246,6 +249,7 @@ def _mutants_page(mutants: Sequence[Mutant], judgements: Sequence[Judgement]) ->
         f"Made by `make mutants` with mutmut, which fails below {LEAST_NOTICED:.0f} % of a module, or where a change",
         "that nobody noticed is not judged in `docs/quality/survivors.toml`.",
         "",
+        *([f"Without {', '.join(away)}, which were not run here.", ""] if away else []),
         f"## {score_text(mutants)}",
         "",
         "| module | changes | noticed | score |",
