@@ -457,12 +457,15 @@ def _client(daemon: Modeld) -> Any:
 
 
 async def _roles(daemons: list[Modeld]) -> list[str]:
-    """What each says of itself, once all can be found again."""
-    roles: list[str] = []
-    for daemon in daemons:
-        with anyio.fail_after(LONG):
-            while daemon.view() is None:
+    """What each says of itself, once all can be found and called again: a lost socket is back at the next renewal."""
+    return [await _role(daemon) for daemon in daemons]
+
+
+async def _role(daemon: Modeld) -> str:
+    with anyio.fail_after(LONG):
+        while True:
+            try:
+                async with _client(daemon) as client:
+                    return str((await client.status()).role)
+            except (ModeldError, PeerGone, EndpointError, OSError, AssertionError, ExceptionGroup):
                 await anyio.sleep(0.05)
-        async with daemon.client() as client:
-            roles.append((await client.status()).role)
-    return roles
