@@ -42,6 +42,8 @@ _MARKS = 0.1
 _CJK = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _WORD = re.compile(r"[^\W\d_]+")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
+#: Lines that are a label each and hold nothing: "Result:", which small models say for ever.
+_LABELS = re.compile(r"(?:[^\W\d_]+(?: [^\W\d_]+)*:[ \t]*\n)+")
 _INDENT = re.compile(r"\n(?: {2}|\t)")
 
 
@@ -128,6 +130,8 @@ def is_words(block: str, *, fenced: bool = False) -> bool:
     visible = [character for character in block if not character.isspace() and character != "\0"]
     if not visible or (not fenced and _BLANK_LINE.search(block * 2)):
         return True
+    if _LABELS.fullmatch(_from_a_line(block)):
+        return True
     marks = sum(unicodedata.category(character)[0] in "PSN" and character not in "'\u2019" for character in visible)
     words = max(len(block.split()), len(_CJK.findall(block)))
     return words >= 3 and marks < _MARKS * len(visible) and not _INDENT.search(block * 2)
@@ -139,6 +143,12 @@ def _aligned(block: str) -> str:
         if character.isspace():
             return block[place:] + block[:place]
     return block
+
+
+def _from_a_line(block: str) -> str:
+    """The block from the first of its lines on."""
+    head, end, rest = block.partition("\n")
+    return rest + head + end
 
 
 def _quoted(block: str, request: str) -> bool:
