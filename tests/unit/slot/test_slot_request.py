@@ -1,4 +1,4 @@
-"""What a caller's wishes become: the identity that is asked for, the bounds of a turn, the model on the wire."""
+"""What a caller's options become: the identity that is asked for, the bounds of a turn, the model on the wire."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class SlotWorld(RuleBasedStateMachine):
             case _:
                 return
 
-    # --- wishes --------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------
 
     @rule(name=NAMES, caller=CALLERS, switch=st.booleans())
     def ask(self, name: str, caller: int, switch: bool) -> None:
