@@ -23,7 +23,7 @@ def reserve(window: int) -> int:
 
 
 def estimate(messages: Sequence[dict[str, Any]]) -> int:
-    """An upper guess of the tokens, cheap enough for every turn."""
+    """An upper estimate of the tokens, cheap enough for every turn."""
     return int(sum(_tokens(message.get("content")) + 16 for message in messages))
 
 

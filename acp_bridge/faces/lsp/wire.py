@@ -524,7 +524,7 @@ class CountParams(Incoming, kw_only=True):
 
 class Counted(Outgoing, kw_only=True):
     """Tokens of each item alone, and of the whole. `exact` is false when no tokenizer was at hand (modeld is away, or
-    the model is remote): then they are an upper guess.
+    the model is remote): then they are an upper estimate.
     """
 
     each: list[int]

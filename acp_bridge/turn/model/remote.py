@@ -42,6 +42,6 @@ class BoundRemote:
         del run
 
     async def count(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> api.CountResult:
-        """A guess on the safe side: the endpoint has no method for it."""
+        """An estimate on the safe side: the endpoint has no method for it."""
         each = [estimate([message]) for message in messages]
         return api.CountResult(each=each, total=sum(each) + len(str(tools)) // 3)

@@ -477,7 +477,7 @@ export interface CountParams {
 
 /**
  * Tokens of each item alone, and of the whole. `exact` is false when no tokenizer was at hand (modeld is away, or
- * the model is remote): then they are an upper guess.
+ * the model is remote): then they are an upper estimate.
  */
 export interface Counted {
   each: number[];

@@ -20,7 +20,7 @@ PATIENCE_S = 2.0
 
 
 async def handle(window: Window, params: wire.CountParams) -> wire.Counted:
-    """An upper guess where nobody can count now. Raises ModelNotFound, TemplateFailed."""
+    """An upper estimate where nobody can count now. Raises ModelNotFound, TemplateFailed."""
     if (params.messages is None) == (params.text is None):
         raise InvalidParams(at="$", reason="either messages or text")
     core = await window.core()

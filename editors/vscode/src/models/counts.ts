@@ -11,7 +11,7 @@ export type Counter = (model: string, texts: string[]) => Promise<Pick<Counted, 
 /** Kept answers; the editor asks for the same history again at every turn. */
 const KEPT_MOST = 2000;
 const KEPT_CHARACTERS = 20_000;
-/** A guess when nobody can count: fewer characters than a token has in plain text, so that it errs to the safe side. */
+/** An estimate when nobody can count: fewer characters than a token has in plain text, so that it errs to the safe side. */
 const CHARACTERS_A_TOKEN = 3;
 /** Longest wait for a tokenizer, in milliseconds. A resident model answers in a few. */
 export const PATIENCE_MS = 250;
@@ -36,7 +36,7 @@ export class TokenCounts {
     this.timing = timing;
   }
 
-  /** Tokens of `text`. Never rejects and never waits long: without a tokenizer it is an upper guess. */
+  /** Tokens of `text`. Never rejects and never waits long: without a tokenizer it is an upper estimate. */
   count(model: string, text: string): Promise<number> {
     const known = this.known.get(key(model, text));
     if (known !== undefined) {
@@ -104,7 +104,7 @@ export class TokenCounts {
   }
 }
 
-/** An upper guess. */
+/** An upper estimate. */
 export function guess(text: string): number {
   return Math.ceil(text.length / CHARACTERS_A_TOKEN);
 }

@@ -33,7 +33,7 @@ test('what was counted once is not asked again', async () => {
   assert.equal(requests, 1);
 });
 
-test('without a tokenizer it is an upper guess, asked again once the models have changed', async () => {
+test('without a tokenizer it is an upper estimate, asked again once the models have changed', async () => {
   let there = false;
   let requests = 0;
   const counter: Counter = (_, texts) => {
