@@ -6,6 +6,7 @@ gets a folder of its own under `.work/mutants`.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -42,7 +43,7 @@ print(json.dumps(found))
 @dataclass(frozen=True)
 class Mutant:
     """One small change of the code; `change` says which (`before => after`) where no test noticed it.
-    `name` is mutmut's own.
+    `name` is mutmut's own; it means the same as long as `source`, a digest of the module, is the same.
     """
 
     module: str
@@ -50,6 +51,7 @@ class Mutant:
     noticed: bool
     change: str
     name: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,11 @@ def mutate(group: Group, *, children: int, again: bool = False) -> list[Mutant]:
 
     Takes minutes. Raises StepFailed where mutmut itself fails.
     """
-    before = {one.name: one for one in earlier(group.name) or ()} if again else {}
+    now = {module: _digest(module) for module in group.modules}
+    found = earlier(group.name) or [] if again else []
+    before = {one.name: one for one in found if now.get(one.module) == one.source}
+    if len(before) != len(found):
+        before = {}  # a module has changed since: its mutants have other names
     lived = [one.name for one in before.values() if not one.noticed]
     if before and not lived:
         return list(before.values())
@@ -107,6 +113,10 @@ def earlier(name: str) -> list[Mutant] | None:
     return [Mutant(**one) for one in found]
 
 
+def _digest(module: str) -> str:
+    return hashlib.sha256((ROOT / module).read_bytes()).hexdigest()
+
+
 def _workspace(group: Group) -> Path:
     folder = WORK / group.name
     shutil.rmtree(folder, ignore_errors=True)
@@ -136,7 +146,14 @@ def _read(folder: Path, known: frozenset[str]) -> list[Mutant]:
     if done.returncode != 0:
         raise StepFailed(f"{done.stderr}\nThe results of mutmut could not be read; is it a version that changed them?")
     return [
-        Mutant(Path(path).as_posix(), _function(name), noticed=noticed, change=_change(diff), name=name)
+        Mutant(
+            Path(path).as_posix(),
+            _function(name),
+            noticed=noticed,
+            change=_change(diff),
+            name=name,
+            source=_digest(Path(path).as_posix()),
+        )
         for path, name, noticed, diff in json.loads(done.stdout)
     ]
 
