@@ -53,7 +53,7 @@ def test_the_name_of_a_file_is_neither_a_link_nor_an_icon(scripted: Home, window
         widget.locator("input.input").fill("Fix it")  # a long list draws only what is seen
         window.until(lambda: "Fix it" in rows.inner_text(), "our picker has the broken file")
         assert rows.locator(".codicon-alert").count() == 0
-        window.page.keyboard.press("Enter")
+        rows.locator(".monaco-list-row", has_text="Fix it").first.click()
         told = window.toast("cannot be used")
         window.shot("panel-7-broken-file")
         assert "[Fix it] (command:workbench.action.terminal.new) $ (alert)" in told
