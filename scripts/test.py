@@ -78,7 +78,8 @@ def _tests(arguments: list[str], environ: dict[str, str]) -> tuple[list[tuple[st
         return [_timed("tests", [*pytest, *arguments], environ)], []
     started = time.monotonic()
     pytest += ["-m", ORDINARY]
-    code = shown([*pytest, "-n", str(PROCESSES), "--no-loadscope-reorder"], environ=environ)
+    # what failed in an earlier run is forgotten, so that the names told at the end are of this one
+    code = shown([*pytest, "-n", str(PROCESSES), "--no-loadscope-reorder", "--cache-clear"], environ=environ)
     rows = [("tests", time.monotonic() - started, code in (PASSED, SOME_FAILED))]
     if code != SOME_FAILED:
         return rows, []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from typing import Protocol
 
 
@@ -16,6 +17,6 @@ class Coordination(Protocol):
         """Write the owner row; everything of older owners is refused from here on. Raises ModeldError."""
         ...
 
-    def let_go(self) -> None:
+    def let_go(self) -> Future[None] | None:
         """Stop writing."""
         ...

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent import futures
 from typing import Literal, TypeVar
 
 import anyio
@@ -36,6 +37,8 @@ from shared.settings import Settings
 
 OwnershipEvent = Literal["acquired", "renewed", "freeze", "thaw", "lost", "released"]
 RELEASE_WAIT = 5.0
+#: For the database to be closed before that, on a disk that may be stalled. Seconds.
+CLOSE_WAIT = 1.0
 
 T = TypeVar("T")
 
@@ -196,11 +199,16 @@ class Ownership:
         if keeper is None:
             return True
         self._keeper = None
-        self._store.let_go()
+        closed = self._store.let_go()
         gone = self._left is None
-        written = await anyio.to_thread.run_sync(
-            lambda: keeper.release(reason, RELEASE_WAIT, worker_gone=gone), abandon_on_cancel=True
-        )
+
+        def let_go() -> bool:
+            # who has released is never ended by anybody, so it must hold no lock of the database by then
+            if closed is not None:
+                futures.wait([closed], timeout=CLOSE_WAIT)
+            return keeper.release(reason, RELEASE_WAIT, worker_gone=gone)
+
+        written = await anyio.to_thread.run_sync(let_go, abandon_on_cancel=True)
         self._tell("released")
         return written
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio.to_thread
@@ -72,13 +73,18 @@ class Store:
             hint = "the database does not answer; see `modeld doctor`"
             raise RootUnusable(path=str(self._path), hint=hint) from error
 
-    def let_go(self) -> None:
-        """Stop writing: what is queued still meets the guard, what comes later is NotOwner."""
+    def let_go(self) -> Future[None] | None:
+        """Stop writing: what is queued still meets the guard, what comes later is NotOwner.
+
+        The future ends when the file is closed, and with it every lock of ours; None where it was not open.
+        """
         writer, self._writer = self._writer, None
         self._owner = None
-        if writer is not None:
-            writer.submit(self._close)
-            writer.close()
+        if writer is None:
+            return None
+        closed = writer.submit(self._close)
+        writer.close()
+        return closed
 
     def _take_over(self, instance: str, epoch: int) -> None:
         import sqlite3
