@@ -72,9 +72,9 @@ async def _mine(context: Context, pid: int) -> PresenceView | None:
 
 def _why() -> str:
     """What the doctor sees wrong with the ground, where the process could not even say it (a full disk)."""
-    from modeld.doctor import environment as ground
+    from modeld.doctor import environment
 
-    wrong = [one for one in ground.root()[1] if one.verdict == "problem"]
+    wrong = [one for one in environment.root()[1] if one.verdict == "problem"]
     return "; ".join(f"{one.what} {one.text}: {one.fix}" for one in wrong)
 
 

@@ -18,5 +18,5 @@ class Coordination(Protocol):
         ...
 
     def let_go(self) -> Future[None] | None:
-        """Stop writing."""
+        """Stop writing; the future ends when the file is closed, None where it was not open."""
         ...

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from modeld.owner import previous_worker as predecessor
+from modeld.owner import previous_worker
 from shared.clock import Clock, SystemClock
 from shared.errors import DeviceBusy
 from shared.lease import disk, files, policy
@@ -76,7 +76,7 @@ class DeviceLease:
             self.release("lost")
         keeper = self._keeper if self._keeper is not None else self._begin()
         if self._left is not None:
-            predecessor.clear(self._left, self._me, policy.validity(self._ttl))
+            previous_worker.clear(self._left, self._me, policy.validity(self._ttl))
             self._left = None
         try:
             keeper.name_worker(worker)

@@ -16,7 +16,7 @@ import anyio.abc
 import anyio.to_thread
 import msgspec
 
-from modeld.owner import previous_worker as predecessor
+from modeld.owner import previous_worker
 from modeld.owner.coordination import Coordination
 from modeld.owner.process_exit_watch import DeathWatch
 from modeld.owner.standby import Standby
@@ -323,7 +323,9 @@ class Ownership:
         await anyio.to_thread.run_sync(self._open_store, number, abandon_on_cancel=True)
         if self._left is not None:
             watchdog = policy.validity(self._ttl)
-            await anyio.to_thread.run_sync(predecessor.clear, self._left, self._me, watchdog, abandon_on_cancel=True)
+            await anyio.to_thread.run_sync(
+                previous_worker.clear, self._left, self._me, watchdog, abandon_on_cancel=True
+            )
             await self._in_thread(lambda: keeper.name_worker(None))
             self._left = None
         if keeper.state == "lost":
@@ -337,7 +339,7 @@ class Ownership:
             self._store.take_over(self.instance, number)
         except StoreBusy:
             before = self._before if self._stood_still else None  # one that let go owns nothing, and is left alone
-            if before is None or not predecessor.evict(before.identity, self._me, self._root.database):
+            if before is None or not previous_worker.evict(before.identity, self._me, self._root.database):
                 raise
             self._store.take_over(self.instance, number)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
-from shared.catalog import pulled_record as own
+from shared.catalog import pulled_record
 from shared.catalog.formats.window import HeaderRejected
 from shared.catalog.names import base_name, is_address, split_stem
 from shared.catalog.reader import read_gguf
@@ -118,7 +118,7 @@ def _one(models: Path, file: str, source: str, sha256: str, fetch: Fetch, *, job
 
 def _present(target: Path, source: str, sha256: str, waited: bool) -> PullResult | None:
     """The result when the file is in the store already and is what was asked for."""
-    record = own.read_record(target)
+    record = pulled_record.read_record(target)
     if record is not None and (record.sha256 == sha256 or (not sha256 and (waited or record.source == source))):
         return _result(target, record.size, record.sha256)
     if target.exists() and record is None:
@@ -128,7 +128,7 @@ def _present(target: Path, source: str, sha256: str, waited: bool) -> PullResult
 
 def _finish(part: Path, target: Path, source: str, sha256: str) -> PullResult:
     size = part.stat().st_size
-    own.write_record(target, source, sha256, size)  # before the rename: a listed file is always recorded
+    pulled_record.write_record(target, source, sha256, size)  # before the rename: a listed file is always recorded
     os.replace(part, target)
     discard(part)
     return _result(target, size, sha256)
@@ -198,7 +198,7 @@ def _folder(choice: hub.Choice, models: Path, source: str, name: str, job: Job) 
                     download(wanted, hidden / file, job)
                     os.replace(part_path(hidden / file), hidden / file)
                     discard(part_path(hidden / file))
-            own.write_folder_record(target, hidden, source)
+            pulled_record.write_folder_record(target, hidden, source)
             os.replace(hidden, target)
     size = sum(path.stat().st_size for path in target.iterdir())
     return PullResult(name=base_name(target.name), path=str(target), size_bytes=size, digest="")

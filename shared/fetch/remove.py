@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from shared.catalog import pulled_record as own
+from shared.catalog import pulled_record
 from shared.catalog.entry import ModelEntry
 from shared.errors import ModelInUse, UnsupportedFeature
 from shared.protocol.api import RemoveResult
@@ -23,7 +23,7 @@ def remove(entry: ModelEntry, others: Sequence[ModelEntry], in_use: InUse) -> Re
     """
     needed = {part for other in others if other.name != entry.name for part in other.parts}
     paths = [path for path in entry.parts if path not in needed]
-    foreign = [path for path in entry.shards or (entry.path,) if own.read_record(Path(path)) is None]
+    foreign = [path for path in entry.shards or (entry.path,) if pulled_record.read_record(Path(path)) is None]
     if foreign:
         message = f"{foreign[0]} was not written by modeld and is left alone; delete it yourself if you want to"
         raise UnsupportedFeature(message, feature="removing foreign files")
@@ -33,13 +33,13 @@ def remove(entry: ModelEntry, others: Sequence[ModelEntry], in_use: InUse) -> Re
     removed, freed = [], 0
     for path in paths:
         file = Path(path)
-        if own.read_record(file) is None:
+        if pulled_record.read_record(file) is None:
             continue  # a projector somebody else put there stays
-        freed += own.stored_size(file)
+        freed += pulled_record.stored_size(file)
         if file.is_dir():
             shutil.rmtree(file)
         else:
             file.unlink()
-        own.forget(file)
+        pulled_record.forget(file)
         removed.append(path)
     return RemoveResult(removed=removed, freed_bytes=freed)

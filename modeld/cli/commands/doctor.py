@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 
 from modeld.cli.context import print_json
-from modeld.doctor import environment as ground
+from modeld.doctor import environment
 from shared import codes
 from shared.diagnosis.finding import Finding, lines, problems
 from shared.paths import DataRoot
@@ -35,14 +35,14 @@ def main(options: argparse.Namespace) -> int:
 
 def look() -> tuple[Settings, list[Finding], api.Status | None, DataRoot | None]:
     """Every look, in the order in which a person would go through them. A broken part never hides the others."""
-    settings, findings = ground.settings()
-    root, about_root = ground.root()
-    found = [*ground.versions(), *ground.environment(), *findings, *about_root, *ground.engines()]
+    settings, findings = environment.settings()
+    root, about_root = environment.root()
+    found = [*environment.versions(), *environment.environment(), *findings, *about_root, *environment.engines()]
     if root is None:
         return settings, found, None, None
     from modeld.doctor import runtime as running
 
     told, status = anyio.run(running.all_of, root, settings)
     resident = status is not None and status.active is not None
-    found += [*ground.sockets(root), *ground.memory_and_models(root, settings, resident=resident), *told]
+    found += [*environment.sockets(root), *environment.memory_and_models(root, settings, resident=resident), *told]
     return settings, found, status, root

@@ -14,7 +14,7 @@ import anyio.to_thread
 import msgspec
 import pytest
 
-from modeld.owner import previous_worker as predecessor
+from modeld.owner import previous_worker
 from modeld.owner.ownership import Ownership
 from modeld.store.store import Store
 from shared.errors import DiskFull, NotOwner, RootUnusable
@@ -172,15 +172,15 @@ def test_a_reused_pid_is_never_killed(tmp_path: Path) -> None:
     me = identity.current()
     with subprocess.Popen(SLEEPER) as other:
         stale = Worker(**{**msgspec.structs.asdict(me), "pid": other.pid, "start_token": "1"})
-        predecessor.clear(stale, me, watchdog=30.0)
-        assert not predecessor.evict(Identity(**msgspec.structs.asdict(stale)), me, tmp_path / "local.db")
+        previous_worker.clear(stale, me, watchdog=30.0)
+        assert not previous_worker.evict(Identity(**msgspec.structs.asdict(stale)), me, tmp_path / "local.db")
         assert other.poll() is None
         other.kill()
 
 
 def test_this_process_never_evicts_itself(tmp_path: Path) -> None:
     me = identity.current()
-    assert not predecessor.evict(me, me, tmp_path / "local.db")
+    assert not previous_worker.evict(me, me, tmp_path / "local.db")
 
 
 LOCKER = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], isolation_level=None); db.execute('BEGIN IMMEDIATE'); "

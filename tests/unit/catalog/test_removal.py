@@ -12,7 +12,7 @@ import pytest
 from modeld.engine import kv_disk_cache
 from modeld.engine.openvino import convert
 from modeld.library.removal import remove_whole
-from shared.catalog import pulled_record as own
+from shared.catalog import pulled_record
 from shared.catalog.entry import ModelEntry
 from shared.catalog.identity import ResolvedIdentity
 from shared.errors import ModelInUse
@@ -37,7 +37,7 @@ def model(root: DataRoot, name: str) -> ModelEntry:
     """A model of ours with a parked conversation in two identities, and a conversion."""
     path = root.models / f"{name}.gguf"
     path.write_bytes(b"GGUF" * 100)
-    own.write_record(path, "test", "", path.stat().st_size)
+    pulled_record.write_record(path, "test", "", path.stat().st_size)
     for device in ("CPU", "GPU"):
         identity = msgspec.structs.replace(IDENTITY, name=name, device=device)
         part = mmap.mmap(-1, 10)
