@@ -100,7 +100,7 @@ def serve_lsp(source: int, output: int) -> int:
 
 
 def _settings() -> tuple[Settings, ModeldError | None]:
-    """The settings, and what is wrong with them: told to the editor, which would only see a process that dies."""
+    """The settings, and what is wrong with them: reported to the editor, which would only see a process that dies."""
     try:
         return load_settings(file=config_file()), None
     except ModeldError as error:

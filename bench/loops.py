@@ -19,7 +19,7 @@ SHARE = 0.5
 
 def measure(table: Table, model: Path) -> None:
     """Shares of the time that the same number of tokens took to decode: stories, and tables, code and songs."""
-    told, repeated = [], []
+    reported, repeated = [], []
     with Bare(model) as engine:
         texts = [engine.engine.tokenize(answer.text, special=False) for answer in wanted()]
         pieces = [[engine.engine.piece(token, special=False) for token in text] for text in texts]
@@ -30,9 +30,9 @@ def measure(table: Table, model: Path) -> None:
             said = [engine.engine.piece(token, special=False) for token in turn.said]
             token_s = turn.decode_s / (len(said) - 1)
             if number:  # the first one warms the processor's caches
-                told.append(_seconds([said]) / (turn.decode_s))
+                reported.append(_seconds([said]) / (turn.decode_s))
                 repeated.append(_seconds(pieces) / (token_s * count))
-    table.at_most("watching a story for loops, of its decode", told, SHARE, "%", scale=100)
+    table.at_most("watching a story for loops, of its decode", reported, SHARE, "%", scale=100)
     table.at_most("the same of texts that repeat themselves", repeated, SHARE, "%", scale=100)
 
 

@@ -6,7 +6,7 @@ import sys
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; its exit code. A Ctrl-C while it is still being imported is told by the code alone."""
+    """Run one command; its exit code. A Ctrl-C while it is still being imported is reported by the code alone."""
     try:
         return _run(arguments)
     except KeyboardInterrupt:

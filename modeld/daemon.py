@@ -109,7 +109,7 @@ class Daemon:
     # --- life ----------------------------------------------------------------------------------
 
     async def run(self, ready: anyio.Event | None = None) -> str:
-        """Serve until told to end; the reason (`stop`, `restart`, `upgrade`, `shutdown`).
+        """Serve until asked to end; the reason (`stop`, `restart`, `upgrade`, `shutdown`).
 
         `ready` is set once the first instance can be found. Raises RootError, EndpointError.
         """
@@ -216,7 +216,7 @@ class Daemon:
         await live.leave(self._ending[0])
 
     async def _say_goodbye(self) -> None:
-        """Close the connections, once whoever waits has been answered: nobody is told an end by the end of a file."""
+        """Close the connections, once whoever waits has been answered: nobody learns of an end by the end of a file."""
         with anyio.move_on_after(GOODBYE_SECONDS):
             await self.server.answered()
         self.server.close()

@@ -128,16 +128,16 @@ async def another(
     EndpointError, OSError after that.
     """
     deadline = anyio.current_time() + REVIVE_SECONDS
-    told = ""
+    reported = ""
     while wanted():
         try:
             return make()
         except (ModeldError, EndpointError, OSError) as error:
             if anyio.current_time() > deadline:
                 raise
-            if str(error) != told:
-                told = str(error)
-                log(f"no instance can be made, it is tried again: {told}")
+            if str(error) != reported:
+                reported = str(error)
+                log(f"no instance can be made, it is tried again: {reported}")
         with anyio.move_on_after(REVIVE_POLL):
             await woken()
     return None

@@ -79,7 +79,7 @@ def _queue(slot: Slot) -> list[api.Waiting]:
     now = slot.now()
     return [
         api.Waiting(client=ticket.client_name, model=ticket.model, waited_s=round(now - ticket.arrived, 3))
-        for ticket in slot.scheduler.places()
+        for ticket in slot.scheduler.positions()
     ]
 
 

@@ -54,7 +54,7 @@ def _talk(prompt: str, environ: dict[str, str]) -> int:
             chat.send_signal(signal.SIGINT)
             return chat.wait(STOP_SECONDS)
         except KeyboardInterrupt:
-            return chat.wait(STOP_SECONDS)  # the terminal told it too
+            return chat.wait(STOP_SECONDS)  # the terminal reported it too
 
 
 def _pull(environ: dict[str, str]) -> None:

@@ -10,9 +10,9 @@ def subcommands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse
     """Name, parser and one line of each command."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            told = {choice.dest: choice.help or "" for choice in action._choices_actions}
+            help_text = {choice.dest: choice.help or "" for choice in action._choices_actions}
             for name, command in action.choices.items():
-                yield name, command, told.get(name, "")
+                yield name, command, help_text.get(name, "")
 
 
 def options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
@@ -36,8 +36,8 @@ def page(parsers: dict[str, argparse.ArgumentParser]) -> list[str]:
     lines: list[str] = []
     for program, parser in parsers.items():
         lines += [f"## {program}", "", parser.description or "", ""]
-        for name, command, told in subcommands(parser):
-            lines += [f"### {program} {name}", "", f"{told[:1].upper()}{told[1:]}.", ""]
+        for name, command, help_text in subcommands(parser):
+            lines += [f"### {program} {name}", "", f"{help_text[:1].upper()}{help_text[1:]}.", ""]
             rows = list(options(command))
             if rows:
                 lines += ["| | |", "| --- | --- |"]
@@ -63,8 +63,8 @@ def man(program: str, parser: argparse.ArgumentParser, version: str) -> str:
         "command [options]",
         ".SH COMMANDS",
     ]
-    for name, command, told in subcommands(parser):
-        lines += [".TP", f".B {_roff(name)}", _roff(told)]
+    for name, command, help_text in subcommands(parser):
+        lines += [".TP", f".B {_roff(name)}", _roff(help_text)]
         for how, what in options(command):
             lines += [".RS", ".TP", f".B {_roff(how)}", _roff(what or " "), ".RE"]
     if parser.epilog:

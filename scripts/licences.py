@@ -70,13 +70,15 @@ def _applies(marker: str) -> bool:
 
 def licence(distribution: importlib.metadata.Distribution) -> str:
     """As the distribution states it, shortest form first."""
-    told = distribution.metadata
-    if "License-Expression" in told:
-        return str(told["License-Expression"])
+    package = distribution.metadata
+    if "License-Expression" in package:
+        return str(package["License-Expression"])
     classified = [
-        line.rpartition("::")[2].strip() for line in told.get_all("Classifier") or () if line.startswith("License ::")
+        line.rpartition("::")[2].strip()
+        for line in package.get_all("Classifier") or ()
+        if line.startswith("License ::")
     ]
-    stated = told.json.get("license", "")
+    stated = package.json.get("license", "")
     text = str(stated).strip().splitlines()
     if classified and classified != ["OSI Approved"]:
         return ", ".join(classified)

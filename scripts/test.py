@@ -78,7 +78,7 @@ def _tests(arguments: list[str], environ: dict[str, str]) -> tuple[list[tuple[st
         return [_timed("tests", [*pytest, *arguments], environ)], []
     started = time.monotonic()
     pytest += ["-m", ORDINARY]
-    # what failed in an earlier run is forgotten, so that the names told at the end are of this one
+    # what failed in an earlier run is forgotten, so that the names reported at the end are of this one
     code = shown([*pytest, "-n", str(PROCESSES), "--no-loadscope-reorder", "--cache-clear"], environ=environ)
     rows = [("tests", time.monotonic() - started, code in (PASSED, SOME_FAILED))]
     if code != SOME_FAILED:

@@ -84,8 +84,8 @@ def ended(program: str, arguments: Sequence[str], work: Callable[[], int]) -> in
     except BrokenPipeError:
         raise  # the reader of our output has gone: `shared.text.console` ends this without a word
     except OSError as error:
-        told = one_line(f"{error.filename or 'the system'}: {error.strerror or error}")
-        sys.stderr.write(f"{program}: {told}\n")
+        message = one_line(f"{error.filename or 'the system'}: {error.strerror or error}")
+        sys.stderr.write(f"{program}: {message}\n")
         return FAILED
     except Exception as error:
         from shared.diagnosis.defect import frames, report

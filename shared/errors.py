@@ -167,10 +167,10 @@ class InsufficientMemory(SlotError):
     )
 
     def _default_message(self) -> str:
-        told = super()._default_message()
+        message = super()._default_message()
         if not self.fits:
-            return told
-        return f"{told}, or a context of {self.fits} tokens (`--ctx {self.fits}`)"
+            return message
+        return f"{message}, or a context of {self.fits} tokens (`--ctx {self.fits}`)"
 
 
 class ModelInUse(SlotError):

@@ -178,7 +178,7 @@ class Churn:
                     if not self._over.is_set():
                         self._prompt(bridge, name)
             self._last_word(bridge, name)
-        except Exception as error:  # told by the test; the other bridges go on
+        except Exception as error:  # reported by the test; the other bridges go on
             with self._lock:
                 self.problems.append(f"a bridge gave up: {type(error).__name__} {error}")
 

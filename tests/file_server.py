@@ -1,4 +1,4 @@
-"""A local HTTP server that serves files well or badly, as told."""
+"""A local HTTP server that serves files well or badly, as asked."""
 
 from __future__ import annotations
 

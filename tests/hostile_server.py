@@ -128,8 +128,8 @@ class Echo(BaseHTTPRequestHandler):
     def sse_thought(self, body: dict[str, Any]) -> None:
         said = self.said()
         pieces = [said[at : at + 5] for at in range(0, len(said), 5)]
-        told = [self.delta(reasoning_content=piece) for piece in pieces]
-        self.stream(*told, self.delta(content="done", finish="stop"))
+        reported = [self.delta(reasoning_content=piece) for piece in pieces]
+        self.stream(*reported, self.delta(content="done", finish="stop"))
 
     def sse_call(self, body: dict[str, Any]) -> None:
         if any(message["role"] == "tool" for message in body["messages"]):

@@ -28,7 +28,7 @@ PATIENCE = 20.0
 MOMENTS = 0.15
 SLOW_LOAD_S = 10.0
 ENDLESS_TOKENS = 10**6
-#: The thoughts are told from the answer because the template knows of them.
+#: The thoughts are distinguished from the answer because the template knows of them.
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'].split('</think>')[-1] }}<|im_end|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -84,7 +84,7 @@ class KilledClients:
             child.kill()
             _, complaint = child.communicate()
         if complaint:
-            raise NotFree(f"{stage}: the client said {complaint.decode()}\n{self.modeld.told()}")
+            raise NotFree(f"{stage}: the client said {complaint.decode()}\n{self.modeld.reported()}")
         await self._conclude(stage)
 
     # --- a round -------------------------------------------------------------------------------
@@ -129,19 +129,19 @@ class KilledClients:
         waiting, self._waiting = self._waiting, None
         if stage == "loading":
             if self.modeld.workers():
-                raise NotFree(f"the worker of a load outlived its caller\n{self.modeld.told()}")
+                raise NotFree(f"the worker of a load outlived its caller\n{self.modeld.reported()}")
             script(self.modeld.root)
             await self.stays.load(self._resident)
         elif stage == "queued" and waiting is not None:
             if waiting.ended.is_set():
-                raise NotFree(f"the turn of another client was touched: {waiting.error!r}\n{self.modeld.told()}")
+                raise NotFree(f"the turn of another client was touched: {waiting.error!r}\n{self.modeld.reported()}")
             self.stays.cancel(waiting)
             await waiting.end(PATIENCE)
         elif stage == "held" and waiting is not None:
             await waiting.end(PATIENCE)
             self._resident, self._other = self._other, self._resident
         if len(self.modeld.workers()) != 1:
-            raise NotFree(f"{stage}: {len(self.modeld.workers())} workers\n{self.modeld.told()}")
+            raise NotFree(f"{stage}: {len(self.modeld.workers())} workers\n{self.modeld.reported()}")
 
     # --- what the daemon says ------------------------------------------------------------------
 
@@ -160,7 +160,8 @@ class KilledClients:
         ended = "" if child is None or child.poll() is None else ", and the client has ended by itself"
         busy, queue, clients = status.busy, status.queue, status.clients
         raise NotFree(
-            f"never: {label}{ended}; {status.state}, {busy}, waiting {queue}, {clients} clients\n{self.modeld.told()}"
+            f"never: {label}{ended}; {status.state}, {busy}, waiting {queue}, {clients} clients"
+            f"\n{self.modeld.reported()}"
         )
 
     def _is_in(self, status: api.Status, stage: str) -> bool:

@@ -344,13 +344,13 @@ def explore(model: Model, most: int) -> tuple[int, list[str] | None]:
 
 
 def _tell(story: dict[bytes, tuple[bytes, str] | None], key: bytes) -> list[str]:
-    told: list[str] = []
+    reported: list[str] = []
     step = story[key]
     while step is not None:
         key, label = step
-        told.append(label)
+        reported.append(label)
         step = story[key]
-    return told[::-1]
+    return reported[::-1]
 
 
 def _ordered(state: State) -> State:

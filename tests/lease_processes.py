@@ -72,7 +72,7 @@ class Instance:
             self._kept.append(said)
 
     def events(self) -> list[str]:
-        """Events told so far, in order."""
+        """Events reported so far, in order."""
         self.ask("status")
         return [message["event"] for message in self._kept if "event" in message]
 

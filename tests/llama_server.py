@@ -1,7 +1,7 @@
 """Runs llama-cpp-python's own OpenAI-compatible server on a loopback port, as a process of its own.
 
 The chat format `scripted` is added to it, so that a tiny model's answers are known: it thinks, calls a tool, speaks,
-and breaks in the middle of an answer when it is told to. All goes through the server's own routes, stream and errors.
+and breaks in the middle of an answer when it is asked to. All goes through the server's own routes, stream and errors.
 
     python tests/llama_server.py PORT MODEL [CHAT_FORMAT [API_KEY]]
 """

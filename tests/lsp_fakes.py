@@ -53,7 +53,7 @@ class Window:
     def __init__(self) -> None:
         self.peer: Peer
         self.group: anyio.abc.TaskGroup
-        self.told: list[tuple[str, JsonObject]] = []
+        self.reported: list[tuple[str, JsonObject]] = []
         self.asked: list[JsonObject] = []
         self.answer: Callable[[JsonObject], Awaitable[Any]] = self._dismiss
         self.turns: dict[str, Turn] = {}
@@ -108,7 +108,7 @@ class Window:
         self.peer.notify("$/cancelRequest", {"id": turn.id})
 
     def of(self, method: str) -> list[JsonObject]:
-        return [params for name, params in self.told if name == method]
+        return [params for name, params in self.reported if name == method]
 
     def wake(self) -> None:
         self._moved.set()
@@ -137,7 +137,7 @@ class Window:
                 params["value"] if turn is not None else params
             )
         else:
-            self.told.append((note.method, params))
+            self.reported.append((note.method, params))
         self.wake()
 
 

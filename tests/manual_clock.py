@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class ManualClock:
-    """A clock that moves only when told to."""
+    """A clock that moves only when asked to."""
 
     def __init__(self, awake: float = 1000.0, wall: float = 1_700_000_000.0) -> None:
         self._awake = awake

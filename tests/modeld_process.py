@@ -196,7 +196,7 @@ class Modeld:
         path = self.root.logs / "modeld.log"
         return path.read_text() if path.exists() else ""
 
-    def told(self, lines: int = 40) -> str:
+    def reported(self, lines: int = 40) -> str:
         """The last of what it and its workers said, for a failure."""
         output = self.said.read_text(errors="replace") if self.said.exists() else ""
         parts = [("modeld.log", self.log()), ("its output", output)]
@@ -226,7 +226,7 @@ class Modeld:
             assert "Traceback" not in said, said
             assert "defect" not in self.log(), self.log()
         else:
-            print(self.told())
+            print(self.reported())
 
     @asynccontextmanager
     async def client(self, name: str = "Zed", *, protocol: int = api.PROTOCOL) -> AsyncIterator[Client]:

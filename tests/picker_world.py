@@ -112,7 +112,7 @@ class World:
     ) -> None:
         try:
             if kind is not None:
-                print(self.told())
+                print(self.reported())
             for seat in list(self.seats):
                 self.leave(seat, clean=kind is None)
             if self.daemon is not None:
@@ -123,7 +123,7 @@ class World:
             end_processes_of(self.root.path)
             self._temporary.cleanup()
 
-    def told(self, lines: int = 40) -> str:
+    def reported(self, lines: int = 40) -> str:
         """The last of what modeld and the bridges said, for a failure."""
         log = self.root.logs / "modeld.log"
         parts = [(path.name, path.read_text(errors="replace")) for path in (self._said, log) if path.exists()]
@@ -182,7 +182,7 @@ class World:
         self.daemon = None
 
     def restart(self) -> None:
-        """In place: the same process goes on as another instance. Returns once it was told."""
+        """In place: the same process goes on as another instance. Returns once it was reported."""
         self.started = time.monotonic()
         with Wire(self.root.path) as wire:
             wire.request("daemon/restart", {})

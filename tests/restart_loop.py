@@ -138,8 +138,8 @@ class RestartLoop:
     # --- before --------------------------------------------------------------------------------
 
     def _load(self, seat: Seat) -> None:
-        kind, told = outcome(seat, seat.bridge.begin_prompt(seat.session, "hello"))
-        assert (kind, told.get("model")) == ("served", seat.poll()["currentValue"]), (kind, told)
+        kind, reported = outcome(seat, seat.bridge.begin_prompt(seat.session, "hello"))
+        assert (kind, reported.get("model")) == ("served", seat.poll()["currentValue"]), (kind, reported)
 
     def _settled(self) -> list[Shape]:
         """What the pickers look like before the daemon goes: the active model under its heading in every one."""
@@ -199,13 +199,13 @@ class RestartLoop:
     # --- after ---------------------------------------------------------------------------------
 
     def _served(self, seat: Seat, pending: Any, asked: float, expected: Shape) -> None:
-        kind, told = outcome(seat, pending)
-        if kind == "daemon_restarting" and told["retryable"]:
+        kind, reported = outcome(seat, pending)
+        if kind == "daemon_restarting" and reported["retryable"]:
             # the machine was too slow to bring modeld back in time: as honest an end
-            assert time.monotonic() - asked >= 3.0, told
+            assert time.monotonic() - asked >= 3.0, reported
             self.tally.prompted("ended in one retryable line")
             return
-        assert (kind, told.get("model")) == ("served", expected[0]), (kind, told, expected[0])
+        assert (kind, reported.get("model")) == ("served", expected[0]), (kind, reported, expected[0])
         self.tally.served.append(time.monotonic() - asked)
         self.tally.prompted("served when modeld was back")
 

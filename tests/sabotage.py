@@ -431,7 +431,7 @@ async def _started(scene: Scene, name: str, sampler: Sampler) -> Modeld:
 
 async def _works_again(scene: Scene, daemons: list[Modeld]) -> None:
     """Ask as clients do, one daemon after the other, until a turn ends well."""
-    told: Any = None
+    reported: Any = None
     with anyio.move_on_after(PATIENCE):
         while True:
             for daemon in daemons[::-1]:
@@ -439,9 +439,9 @@ async def _works_again(scene: Scene, daemons: list[Modeld]) -> None:
                     await _turn(scene, daemon)
                     return
                 except (ModeldError, PeerGone, EndpointError, OSError, AssertionError, ExceptionGroup) as error:
-                    told = error
+                    reported = error
             await anyio.sleep(0.05)
-    raise AssertionError(f"nobody worked again within {PATIENCE:.0f} s: {told!r}")
+    raise AssertionError(f"nobody worked again within {PATIENCE:.0f} s: {reported!r}")
 
 
 async def _turn(scene: Scene, daemon: Modeld) -> None:

@@ -19,12 +19,12 @@ IMAGE = "aGVsbG8="
 
 
 class Outcome:
-    """How one turn ended: `finish` in the daemon's words, or `error`. `told` is all that the bridge said in it."""
+    """How one turn ended: `finish` in the daemon's words, or `error`. `reported` is all that the bridge said in it."""
 
-    def __init__(self, finish: str = "", told: str = "", error: ModeldError | None = None) -> None:
+    def __init__(self, finish: str = "", reported: str = "", error: ModeldError | None = None) -> None:
         self.finish = finish
         self.error = error
-        self.told = told if error is None else f"{told}\n{error.message}"
+        self.reported = reported if error is None else f"{reported}\n{error.message}"
 
 
 class Face:
@@ -50,7 +50,7 @@ class Face:
         """A turn that the user stops once `reached` is set."""
         raise NotImplementedError
 
-    def told(self) -> str:
+    def reported(self) -> str:
         """Everything the bridge ever said by itself to this editor."""
         raise NotImplementedError
 
@@ -91,14 +91,14 @@ class Acp(Face):
         parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
         if image:
             parts.insert(0, {"type": "image", "mimeType": "image/png", "data": IMAGE})
-        before = len(self.told())
+        before = len(self.reported())
         params = {"sessionId": self._session, "prompt": parts}
         try:
             ended = await self._client.request("session/prompt", params)
         except ModeldError as error:
-            return Outcome(told=self.told()[before:], error=error)
+            return Outcome(reported=self.reported()[before:], error=error)
         finish = {"end_turn": "stop"}.get(ended["stopReason"], ended["stopReason"])
-        return Outcome(finish, self.told()[before:])
+        return Outcome(finish, self.reported()[before:])
 
     async def ask_with_tool(self, text: str) -> Outcome:
         return await self.ask(text)
@@ -115,7 +115,7 @@ class Acp(Face):
             self._client.notify("session/cancel", {"sessionId": self._session})
         return outcomes[0]
 
-    def told(self) -> str:
+    def reported(self) -> str:
         return self._client.text()
 
 
@@ -141,20 +141,20 @@ class Lsp(Face):
         return self._editor.turn(messages=list(self._history), overflow="trim", **more)
 
     async def _end(self, turn: Any) -> Outcome:
-        def told() -> str:
+        def reported() -> str:
             return "\n".join(event["text"] for event in turn.events if event["type"] == "notice")
 
         try:
             ended = await turn.end()
         except ModeldError as error:
             self._history.pop()
-            return Outcome(told=told(), error=error)
+            return Outcome(reported=reported(), error=error)
         answer: list[dict[str, Any]] = [{"type": "text", "text": turn.text}]
         answer += [
             {"type": "tool_call", "id": call["id"], "name": call["name"], "input": {}} for call in ended["toolCalls"]
         ]
         self._history.append({"role": "assistant", "content": answer})
-        return Outcome(ended["finishReason"], told())
+        return Outcome(ended["finishReason"], reported())
 
     async def ask(self, text: str, *, model: str = "", image: bool = False, thinking: str = "") -> Outcome:
         content: list[dict[str, Any]] = [{"type": "text", "text": text}]
@@ -177,7 +177,7 @@ class Lsp(Face):
         await self._editor.request("modeld/cancel", {"token": turn.token})
         return await self._end(turn)
 
-    def told(self) -> str:
+    def reported(self) -> str:
         notices = [params["text"] for params in self._editor.of("modeld/notice")]
         events = [event["text"] for turn in self._editor.turns.values() for event in turn.events if "text" in event]
         return "\n".join([*notices, *events])

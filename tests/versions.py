@@ -1,4 +1,4 @@
-"""Other versions of the product: copies of its folders, told apart by the numbers in them."""
+"""Other versions of the product: copies of its folders, distinguished by the numbers in them."""
 
 from __future__ import annotations
 

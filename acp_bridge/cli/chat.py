@@ -63,8 +63,8 @@ def chat(options: argparse.Namespace) -> int:
         return codes.INTERRUPTED
     if not isinstance(error, (ModeldError, PeerGone, BadAnswer)):
         raise error
-    told = error.reason if isinstance(error, InvalidParams) else getattr(error, "message", error)
-    print(f"acp-bridge: {one_line(str(told))}", file=sys.stderr)
+    reason = error.reason if isinstance(error, InvalidParams) else getattr(error, "message", error)
+    print(f"acp-bridge: {one_line(str(reason))}", file=sys.stderr)
     return codes.code_of(error) if isinstance(error, ModeldError) else codes.FAILED
 
 
@@ -99,7 +99,7 @@ async def _stop() -> None:
 async def _with_bridge(work: Callable[[Peer], Awaitable[int]], screen: Screen) -> int:
     """Run `work` with a spawned bridge at the other end, and end it."""
     command = [sys.executable, "-P", "-m", "acp_bridge", "acp"]
-    # Ctrl-C goes to all that share the terminal: the bridge is kept out of it, it is told by `session/cancel`.
+    # Ctrl-C goes to all that share the terminal: the bridge is kept out of it, `session/cancel` informs it.
     async with await anyio.open_process(command, stderr=None, **apart()) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -232,7 +232,7 @@ class Screen:
         return SWITCH if line.strip().lower() in ("y", "yes") else DECLINE
 
     def stop(self) -> None:
-        """The turn ended with an error: it is told on a line of its own."""
+        """The turn ended with an error: it is reported on a line of its own."""
         self._progress("")
         if self._error is None and not self._quiet and self._text and not self._text[-1].endswith("\n"):
             sys.stdout.write("\n")

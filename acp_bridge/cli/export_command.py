@@ -88,8 +88,8 @@ def _show_list(rows: list[Listed], *, as_json: bool) -> int:
         return 0
     for row in rows:
         day = datetime.fromtimestamp(row.updated, UTC)
-        told = f"{row.id[:8]}  {day:%Y-%m-%d %H:%M}  {row.title or '(no title)'}  {row.cwd}"
-        sys.stdout.write(f"{one_line(told)}\n")
+        line = f"{row.id[:8]}  {day:%Y-%m-%d %H:%M}  {row.title or '(no title)'}  {row.cwd}"
+        sys.stdout.write(f"{one_line(line)}\n")
     return 0
 
 

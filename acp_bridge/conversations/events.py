@@ -138,7 +138,7 @@ class ToolsCalled(Happening, frozen=True, kw_only=True, tag_field="event", tag="
 
 
 class ToolAnswered(Happening, frozen=True, kw_only=True, tag_field="event", tag="tool_answered"):
-    """What a tool told the model."""
+    """What a tool answered to the model."""
 
     call: str
     name: str

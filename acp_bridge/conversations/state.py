@@ -103,7 +103,7 @@ def user_content(parts: Sequence[Part], *, sees: bool = False) -> str | list[dic
 def messages_of(events: Sequence[Saved], *, sees: bool = False) -> list[dict[str, Any]]:
     """The conversation as chat-completion messages, without a system message; images only for a model that `sees`.
 
-    A message that failed before a word of answer is left out: the user was told, and will say it again or otherwise.
+    A message that failed before a word of answer is left out: the user knows, and will say it again or otherwise.
     A message that was refused is left out with what came of it, as the protocol says of refusals.
     Consecutive text and calls of one model message are one entry. A call without an answer (the process died in
     between) gets one, since templates refuse a call that nobody answered.

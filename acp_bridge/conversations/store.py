@@ -113,7 +113,7 @@ class Store:
         return os.access(there, os.W_OK)
 
     def _post(self, work: Callable[[sqlite3.Connection], Any], owed: tuple[str, int] | None = None) -> None:
-        """Run `work` in the thread and forget it; a failure is kept and told by `flush`.
+        """Run `work` in the thread and forget it; a failure is kept and reported by `flush`.
 
         What is `owed` to a conversation is tried again, before the next that is, until there is room for it.
         """
@@ -146,7 +146,7 @@ class Store:
                 outcome.append(work(self._open()))
             except ModeldError as error:
                 outcome.append(error)
-            except Exception as error:  # who asked is told, and the thread goes on
+            except Exception as error:  # who asked is informed, and the thread goes on
                 outcome.append(_unusable(self._path, error))
             try:
                 anyio.from_thread.run_sync(done.set, token=token)

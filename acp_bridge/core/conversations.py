@@ -96,7 +96,7 @@ class Conversations:
                     live.recorder.touch()
                     self._audience.show(live, OptionsChanged())
         except ModeldError:
-            return  # the failure is told when something has to be saved
+            return  # the failure is reported when something has to be saved
         finally:
             live.recalled.set()
 

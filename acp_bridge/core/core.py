@@ -108,7 +108,7 @@ class Core:
                 self.audience.show(live, OptionsChanged())
 
     def _status_changed(self) -> None:
-        """Notice that another client replaced the model of a conversation here; it is told once."""
+        """Notice that another client replaced the model of a conversation here; it is reported once."""
         status = self.daemon.status
         replaced = self._active.see(status) if status is not None else None
         if replaced is None:

@@ -150,7 +150,7 @@ class Turns:
         if row is not None and not live.conversation.model:
             live.conversation.model = row.name  # what answers is what was picked from now on
         if live.conversation.thinking not in ("", *thinking_levels(row)):
-            live.conversation.thinking = ""  # it was told just now: from now on the option shows what is sent
+            live.conversation.thinking = ""  # it was reported just now: from now on the option shows what is sent
             self.audience.show(live, OptionsChanged())
         history.system = self.selection.system(live, row)
         if history.aside or not self.selection.uses_tools(live, row):

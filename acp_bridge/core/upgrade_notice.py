@@ -1,4 +1,4 @@
-"""The notice that the files of this program were exchanged underneath it. Told once a process."""
+"""The notice that the files of this program were exchanged underneath it. Reported once a process."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class UpgradeNotice:
 
     def __init__(self, upgraded: Callable[[], str]) -> None:
         self._upgraded = upgraded
-        self._told = False
+        self._reported = False
 
     def take(self) -> str:
         """The notice, the first time there is one, else ""."""
-        version = "" if self._told else self._upgraded()
-        self._told = self._told or bool(version)
+        version = "" if self._reported else self._upgraded()
+        self._reported = self._reported or bool(version)
         return f"acp-bridge was replaced by version {version} on disk. {RESTART}" if version else ""

@@ -150,7 +150,7 @@ class Daemon:
         return self._dialler.change_key(), self._dialler.detect()
 
     def _looks_different(self, after: Detection) -> bool:
-        """States also change by time alone (the grace passes): told to the listeners, no reconcile."""
+        """States also change by time alone (the grace passes): reported to the listeners, no reconcile."""
         before = self.detection
         if after.state != before.state:
             self.detection = after
@@ -328,8 +328,8 @@ class Daemon:
                 break
             await anyio.sleep(pause)
             found = await anyio.to_thread.run_sync(self._dialler.detect, abandon_on_cancel=True)
-        told = found.error(str(error))
-        return told if isinstance(told, DaemonRestarting) else DaemonRestarting(hint=str(error), retryable=True)
+        problem = found.error(str(error))
+        return problem if isinstance(problem, DaemonRestarting) else DaemonRestarting(hint=str(error), retryable=True)
 
     async def _proven_link(self) -> Link:
         """A connection whose other end answers now: a frozen owner may have been replaced while nobody called it."""

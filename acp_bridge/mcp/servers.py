@@ -55,7 +55,7 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class McpServers:
-    """The servers of one session. Two of one name are told apart by their place."""
+    """The servers of one session. Two of one name are distinguished by their place."""
 
     def __init__(self, specs: Sequence[ServerSpec], cwd: str, conversation: str, forms: AsksForms | None) -> None:
         self._specs = list(specs)
@@ -89,7 +89,7 @@ class McpServers:
     async def ready(self, group: anyio.abc.TaskGroup, show: Callable[[str], None]) -> None:
         """Start them in `group`, once, and wait until each is up or has failed: READY_LIMIT_S over all turns.
 
-        `show` is told what a longer wait is for.
+        `show` gets what a longer wait is for.
         """
         now = anyio.current_time()
         if self._waits_until is None:

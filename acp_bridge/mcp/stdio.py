@@ -42,10 +42,10 @@ class StdioServer:
     @property
     def said(self) -> str:
         """Empty when it wrote nothing."""
-        told = self._tail.decode("utf-8", "replace")
+        tail = self._tail.decode("utf-8", "replace")
         if len(self._tail) == TAIL_BYTES:
-            told = told.partition("\n")[2]  # half of a line may be half of a secret, which nobody knows as one
-        lines = told.strip().splitlines()
+            tail = tail.partition("\n")[2]  # half of a line may be half of a secret, which nobody knows as one
+        lines = tail.strip().splitlines()
         return lines[-1].strip() if lines else ""
 
     async def read_output(self) -> None:

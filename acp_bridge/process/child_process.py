@@ -100,11 +100,11 @@ class ChildProcess:
             return await self._process.wait()
         assert self._line is not None
         await anyio.wait_readable(self._line)
-        told = self._line.recv(_CODE_BYTES)
-        return int(told) if told and not told.startswith(b"-") else None
+        code = self._line.recv(_CODE_BYTES)
+        return int(code) if code and not code.startswith(b"-") else None
 
     def end(self) -> None:
-        """End the child with everything it started; that it has is told by the process."""
+        """End the child with everything it started; that it has is reported by the process."""
         if sys.platform == "win32":
             if self._process is not None and self._job is None:
                 pid = str(self._process.pid)

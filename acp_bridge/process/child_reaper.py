@@ -1,4 +1,4 @@
-"""Leads one command on POSIX, and ends all that it started when told to: `python -I -S child_reaper.py LINE COMMAND...`
+"""Leads one command on POSIX, and ends all that it started when asked: `python -I -S child_reaper.py LINE COMMAND...`
 
 LINE is a descriptor of a socket whose other end only the bridge holds. The exit code of the command goes into it, as
 text; its end, also by the bridge's death, is the word to end everything, and the reaper with it.

@@ -43,7 +43,7 @@ async def stop_with_parent(stop: Callable[[], None]) -> None:
 
 
 async def _watch(pid: int, stop: Callable[[], None]) -> None:
-    if await _told_by_kernel(pid):
+    if await _ended_by_kernel_event(pid):
         stop()
     else:
         await stop_with_process(pid, stop)
@@ -82,7 +82,7 @@ async def stop_with_process(pid: int, stop: Callable[[], None]) -> None:
     token = await anyio.to_thread.run_sync(identity.start_token, pid, abandon_on_cancel=True)
     if not token:
         return
-    if sys.platform == "linux" and await _told_by_kernel(pid):
+    if sys.platform == "linux" and await _ended_by_kernel_event(pid):
         stop()
         return
     while True:
@@ -92,7 +92,7 @@ async def stop_with_process(pid: int, stop: Callable[[], None]) -> None:
             return
 
 
-async def _told_by_kernel(pid: int) -> bool:
+async def _ended_by_kernel_event(pid: int) -> bool:
     """Wait for the end of `pid` without looking again and again. False where the kernel does not offer it."""
     if sys.platform != "linux":
         return False

@@ -206,7 +206,7 @@ class ProviderClient:
     async def _events(self, library: Any, answer: httpx2.Response) -> AsyncGenerator[tuple[str, str]]:
         """(name, data) of the answer's events; one in a single piece is one. Raises EngineFailed for other bodies."""
         kind = content_type(answer)
-        some = kind == EVENT_STREAM  # one that breaks off is told as that
+        some = kind == EVENT_STREAM  # one that breaks off is reported as that
         if some or kind in LIKE_STREAMS:
             async with aclosing(events_of(library, answer)) as events:
                 async for event in events:
@@ -250,7 +250,7 @@ class ProviderClient:
 
 
 def client_of(library: Any, timeout_s: float, key: Secret | None, tls: Any) -> httpx2.AsyncClient:
-    """A client that sends `key` where it is told to and nowhere else: it follows no redirect."""
+    """A client that sends `key` where it is asked to and nowhere else: it follows no redirect."""
     headers = {} if key is None else {"Authorization": f"Bearer {key.reveal()}"}
     limits = library.Timeout(timeout_s, connect=min(CONNECT_LIMIT_S, timeout_s))
     client: httpx2.AsyncClient = library.AsyncClient(

@@ -1,6 +1,6 @@
 """Chat-completion streams as the events of a turn. Pure: the data of server-sent events in, events out.
 
-Servers differ in how they say an error, an end, a refusal and a call. What is not known is told, never taken for good.
+Servers differ in how they say an error, an end, a refusal and a call. What is unknown is reported, not taken for good.
 """
 
 from __future__ import annotations

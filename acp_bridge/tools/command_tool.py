@@ -66,7 +66,7 @@ class RunCommand:
             if workspace.face.runs_terminals:
                 return await _in_editor(command, workspace, show)
             finished = await run_here(command, lambda output: show([TextItem(text=workspace.cut(output))]))
-            return _told(finished, workspace)
+            return _outcome(finished, workspace)
 
         return Plan(
             title=code_span(line, TITLE_LENGTH),
@@ -109,7 +109,7 @@ def looks_by(line: str, roots: Sequence[str]) -> str:
 
 def environment(command: Command) -> dict[str, str]:
     """What a command is given of the bridge's environment. On Windows names differ by more than their case, and `cmd`
-    looks for programs in the current folder first unless it is told not to.
+    looks for programs in the current folder first unless it is asked not to.
     """
     windows = sys.platform == "win32"
     withheld = {name.upper() if windows else name for name in command.withheld}
@@ -128,14 +128,14 @@ async def _in_editor(command: Command, workspace: Workspace, show: ShowItems) ->
         if scope.cancelled_caught:
             await terminal.kill()
             raise ToolFailed(f"it did not end within {RUN_LIMIT_S:.0f} s and was ended")
-        told = _told(finished, workspace)
-        return Outcome(text=told.text, items=live, saved=told.items)
+        outcome = _outcome(finished, workspace)
+        return Outcome(text=outcome.text, items=live, saved=outcome.items)
     finally:
         with anyio.CancelScope(shield=True), anyio.move_on_after(1.0):
             await terminal.release()
 
 
-def _told(finished: Finished, workspace: Workspace) -> Outcome:
+def _outcome(finished: Finished, workspace: Workspace) -> Outcome:
     ended = "was ended by a signal" if finished.code is None else f"ended with {finished.code}"
     output = workspace.cut(finished.output)
     return Outcome(text=f"The command {ended}.\n{output}", items=[TextItem(text=output)])

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from acp_bridge.tools.workspace import Workspace
     from shared.protocol import api
 
-#: The same call with the same arguments: told from the second time on, the turn ends at the fourth.
+#: The same call with the same arguments: reported from the second time on, the turn ends at the fourth.
 REPEATS_TOLD = 2
 REPEATS_END = 4
 
@@ -129,7 +129,7 @@ class ToolRunner:
         return outcome.text
 
     async def _permit(self, tool: Tool, plan: Plan, card: str, arguments: dict[str, Any], turn: Turn) -> None:
-        """Raises ToolFailed when it may not be done: the model is told, and the turn goes on."""
+        """Raises ToolFailed when it may not be done: the model is informed, and the turn goes on."""
         verdict = permission.judge(self._conversation.mode, plan, changes=tool.changes, allowed=self._allowed)
         if verdict == "refuse":
             raise ToolFailed("the conversation is in ask mode, which changes nothing")

@@ -39,7 +39,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     answers. `named` is the model that the request names, "" for the pick or the default. `run` names the hold of its
     tools.
 
-    `exact`: a thinking level that the model lacks is an error; else it is told, and the model thinks by its default.
+    `exact`: a thinking level that the model lacks is an error; else it is reported, and the model uses its default.
     """
 
     pick: str

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from shared.text.words import counted
 
-#: Told when modeld ended an answer that had become a loop.
+#: Reported when modeld ended an answer that had become a loop.
 REPEATED = "The answer began to repeat itself and was ended. Send a message to go on."
 
-#: Told at the first answer of a model that was trained to go on with a text, not to answer.
+#: Reported at the first answer of a model that was trained to go on with a text, not to answer.
 BASE_MODEL = "{model} is a base model without a chat template: it continues text, and may not answer."
 
 
 def unseen_text(count: int, model: str) -> str:
-    """Told when images of the user are not sent."""
+    """Reported when images of the user are not sent."""
     images = "The image is" if count == 1 else f"The {count} images are"
     return f"{images} left out: {model} does not see images."
 
 
 def left_out_text(count: int, window: int, remedy: str = "") -> str:
-    """Told when messages at the head no longer fit. `count` is all that is left out by now; `remedy` may follow."""
+    """Reported when messages at the head no longer fit. `count` is all that is left out by now; `remedy` may follow."""
     first, fit, are = ("message", "fits", "is") if count == 1 else (f"{count:,} messages", "fit", "are")
     text = f"The first {first} no longer {fit} the window of {counted(window, 'token')} and {are} left out."
     return f"{text} {remedy}" if remedy else text
 
 
 def rounds_text(count: int) -> str:
-    """Told when a turn has used up its rounds of tools."""
+    """Reported when a turn has used up its rounds of tools."""
     return f"Stopped after {count} rounds of tools. Send a message to go on."

@@ -19,7 +19,7 @@ class Replaced(msgspec.Struct, frozen=True, kw_only=True):
         return used == self.before and not busy and self.by != me
 
     def text(self) -> str:
-        """What is told, once."""
+        """What is reported, once."""
         return (
             f"{self.by or 'Another client'} switched from {self.before} to {self.now}. "
             "The next message here asks before switching back."

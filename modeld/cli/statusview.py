@@ -55,8 +55,8 @@ class View:
 
     def _head(self, status: api.Status, width: int, away: str) -> str:
         name = f"modeld {status.version}"
-        told = away or f"{status.role}, {status.backend}, pid {status.pid}, up {age(status.uptime_s)}"
-        return f"{self._bold(name)}  {self._paint(told, 31) if away else self._dim(told)}"
+        summary = away or f"{status.role}, {status.backend}, pid {status.pid}, up {age(status.uptime_s)}"
+        return f"{self._bold(name)}  {self._paint(summary, 31) if away else self._dim(summary)}"
 
     def _slot(self, status: api.Status, width: int, since: float) -> list[str]:
         state = self._paint(f"● {status.state}", _STATE_COLOURS.get(status.state, 37))
@@ -89,22 +89,22 @@ class View:
         model = memory.measured_bytes or memory.required_bytes or 0
         reserve = memory.reserve_bytes or 0
         whole = max(model + memory.free_bytes, 1)
-        told = f"model {size_text(model)}, free {size_text(memory.free_bytes)}, reserved {size_text(reserve)}"
+        summary = f"model {size_text(model)}, free {size_text(memory.free_bytes)}, reserved {size_text(reserve)}"
         bar = self._bar(model / whole, min(width - 9, 40))
         low = self._paint("  short: `modeld unload` frees the model's memory", 31) if memory.pressure else ""
-        return [f"{'memory':<9}{bar}", f"{'':<9}{told}{low}"]
+        return [f"{'memory':<9}{bar}", f"{'':<9}{summary}{low}"]
 
     def _turns(self, status: api.Status, width: int) -> list[str]:
         turn = status.last_turn
         if turn is None:
             return [f"{'turns':<9}{self._dim('none yet')}"]
         usage, times = turn.usage, turn.timings
-        told = (
+        summary = (
             f"{times.tokens_per_s:.1f} tokens/s, first after {times.first_token_s:.2f} s, "
             f"{usage.reused} reused, {usage.prefilled} prefilled, {usage.generated} generated"
         )
         chart = sparkline(list(self._rates)[-(width - 9) :])
-        return [f"{'turns':<9}{self._paint(chart, 32)}", f"{'':<9}{told}"]
+        return [f"{'turns':<9}{self._paint(chart, 32)}", f"{'':<9}{summary}"]
 
     # --- ink -----------------------------------------------------------------------------------
 

@@ -58,8 +58,10 @@ def settings() -> tuple[Settings, list[Finding]]:
         return Settings(), [Finding(what="settings", verdict="problem", text=error.message, fix=fix)]
     except ModeldError as error:
         return Settings(), [Finding(what="settings", verdict="problem", text=error.message)]
-    told = [name for name in Settings.__struct_fields__ if f"MODELD_{name.upper()}" in os.environ]
-    text = ", ".join([str(file) if file.exists() else "no file, the defaults", *(f"environment {one}" for one in told)])
+    overridden = [name for name in Settings.__struct_fields__ if f"MODELD_{name.upper()}" in os.environ]
+    text = ", ".join(
+        [str(file) if file.exists() else "no file, the defaults", *(f"environment {one}" for one in overridden)]
+    )
     return loaded, [Finding(what="settings", text=text)]
 
 

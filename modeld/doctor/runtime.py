@@ -46,11 +46,11 @@ def _odd(root: DataRoot) -> list[Finding]:
     try:
         names = files.odd_entries(root)
     except OSError:
-        return []  # the records themselves could not be read either: told above
+        return []  # the records themselves could not be read either: reported above
     if not names:
         return []
-    told = ", ".join(few([one_line(name) for name in names], f"`ls {root.owner}`"))
-    text = f"{root.owner} holds what no modeld wrote, and what is ignored: {told}"
+    reported = ", ".join(few([one_line(name) for name in names], f"`ls {root.owner}`"))
+    text = f"{root.owner} holds what no modeld wrote, and what is ignored: {reported}"
     return [Finding(what="lease", verdict="note", text=text, fix="see what it is, then remove it")]
 
 
@@ -145,16 +145,16 @@ def bridge() -> list[Finding]:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BRIDGE_SECONDS, check=False
         )
-        told = decode_json(done.stdout, list[Finding])
+        reported = decode_json(done.stdout, list[Finding])
     except (OSError, subprocess.TimeoutExpired, msgspec.DecodeError) as error:
         text = f"did not answer ({type(error).__name__})"
         return [Finding(what="acp-bridge", verdict="problem", text=text, fix="`acp-bridge doctor` says more")]
     # looked at already
-    return [one for one in told if one.what not in ("modeld", "memory", "last error", "models")]
+    return [one for one in reported if one.what not in ("modeld", "memory", "last error", "models")]
 
 
 async def all_of(root: DataRoot, settings: Settings) -> tuple[list[Finding], api.Status | None]:
     """Everything here, the bridge's part in a thread meanwhile."""
     asked, status = await daemon(root, settings)
-    told = await anyio.to_thread.run_sync(bridge)
-    return [*records(root), *asked, *database(root), *log(root), *told], status
+    reported = await anyio.to_thread.run_sync(bridge)
+    return [*records(root), *asked, *database(root), *log(root), *reported], status

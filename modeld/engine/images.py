@@ -188,7 +188,7 @@ def _bmp(data: bytes) -> tuple[int, int]:
 
 
 def image_ids(digest: bytes, part: int, count: int, positions: int | None = None) -> list[int]:
-    """`count` ids below zero for part `part` of an image. The first is told from those behind it (`continues`).
+    """`count` ids below zero for part `part` of an image. The first differs from those behind it (`continues`).
 
     `positions`: so many of them move the words behind on (None: all); where an image lies in two dimensions, fewer do.
     """

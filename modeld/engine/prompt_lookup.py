@@ -5,7 +5,7 @@ looked up there; what followed them the last time is the draft. An engine evalua
 batch and keeps those that it samples anyway, so a draft changes what an answer costs and never what it says.
 
 A wrong draft costs more than none. So drafts are made in silence first: only when some were right in a row are they
-told, more of them each time, and a wrong one makes that row longer. All of this counts tokens and no time: the same
+proposed, more of them each time, and a wrong one makes that row longer. All of this counts tokens and no time: the same
 conversation is drafted alike on every machine.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 GRAM = 4
 #: The most tokens drafted at once.
 LONGEST = 8
-#: Drafts that must be right in a row before the next is told: at first, and at most.
+#: Drafts that must be right in a row before the next is proposed: at first, and at most.
 TRUST = 4
 MOST_TRUST = 64
 
@@ -25,7 +25,7 @@ MOST_TRUST = 64
 class Lookup:
     """The drafts of one answer: `accept` each token, then ask for a `draft` before the next evaluation."""
 
-    __slots__ = ("_at", "_places", "_right", "_tokens", "_told", "_trust")
+    __slots__ = ("_at", "_places", "_proposed", "_right", "_tokens", "_trust")
 
     def __init__(self, prompt: Sequence[int]) -> None:
         """Cheap: the prompt is read at the first `accept`, so that the first token of an answer waits for nothing."""
@@ -35,33 +35,33 @@ class Lookup:
         self._at = 0
         self._right = 0
         self._trust = TRUST
-        self._told = 0
+        self._proposed = 0
 
     def accept(self, token: int) -> bool:
-        """The next token of the answer; whether it was told as part of the last draft."""
+        """The next token of the answer; whether it was proposed by the last draft."""
         tokens, places = self._tokens, self._places
         if places is None:
             places = self._places = _places(tokens)
             self._at = places.get(tuple(tokens[-GRAM:]), 0)
         known = bool(self._at) and tokens[self._at] == token
-        told = self._told > 0
+        proposed = self._proposed > 0
         if known:
             self._at += 1
             self._right += 1
-            if told:
-                self._told -= 1
-                if not self._told:
+            if proposed:
+                self._proposed -= 1
+                if not self._proposed:
                     self._trust = max(self._trust // 2, TRUST)
         else:
-            self._at = self._right = self._told = 0
-            if told:
+            self._at = self._right = self._proposed = 0
+            if proposed:
                 self._trust = min(2 * self._trust, MOST_TRUST)
         if len(tokens) >= GRAM:
             places[tuple(tokens[-GRAM:])] = len(tokens)
         tokens.append(token)
         if not known:
             self._at = places.get(tuple(tokens[-GRAM:]), 0)
-        return known and told
+        return known and proposed
 
     def draft(self, most: int) -> list[int]:
         """What may follow, `most` tokens at most; [] where it is not known well enough."""
@@ -69,7 +69,7 @@ class Lookup:
         if earned < 0:
             return []
         draft = self._tokens[self._at : self._at + min(earned + 2, LONGEST, most)]
-        self._told = len(draft)
+        self._proposed = len(draft)
         return draft
 
 

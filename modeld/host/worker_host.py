@@ -361,7 +361,7 @@ class _Waiting:
 
 
 def _nothing() -> None:
-    """The end of a worker is told by its exit."""
+    """The end of a worker is reported by its exit."""
 
 
 def _settle(future: asyncio.Future[Any], value: object) -> None:

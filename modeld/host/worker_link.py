@@ -65,7 +65,7 @@ class Link(asyncio.SubprocessProtocol):
         self._transport: asyncio.SubprocessTransport | None = None
         self._child: Child | None = None
         self._problem: str | None = None
-        self._exited = self._read_out = self._told = False
+        self._exited = self._read_out = self._reported = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The process runs."""
@@ -119,8 +119,8 @@ class Link(asyncio.SubprocessProtocol):
             self._finish()
 
     def _finish(self) -> None:
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             if self._child is not None:
                 self._child.close()
             if self._transport is not None:

@@ -63,14 +63,14 @@ class Jobs:
         loop = asyncio.get_running_loop()
         lease = self._slot.leases.begin("pull", holder, self._slot.now(), "downloading", on_engine=False)
 
-        def told(event: Progress) -> None:
+        def on_progress(event: Progress) -> None:
             loop.call_soon_threadsafe(self._tell, job, lease, event.stage, event.done, event.total)
 
         def request() -> api.PullResult:
             return pull(
                 params.source,
                 self._root,
-                progress=told,
+                progress=on_progress,
                 cancelled=self._ending.is_set,
                 digest=params.digest,
                 name=params.name,

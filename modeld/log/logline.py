@@ -54,12 +54,12 @@ def parsed(line: str) -> dict[str, Any]:
     found = _LINE.fullmatch(line)
     if found is None:
         return {"text": line}
-    told: dict[str, Any] = {"time": found["time"], "pid": int(found["pid"]), "text": found["text"]}
+    record: dict[str, Any] = {"time": found["time"], "pid": int(found["pid"]), "text": found["text"]}
     event, _, rest = found["text"].partition(" ")
     if event.isidentifier() and _FIELD.match(rest):
-        told["event"] = event
-        told["fields"] = {name: _meant(value) for name, value in _FIELD.findall(rest)}
-    return told
+        record["event"] = event
+        record["fields"] = {name: _meant(value) for name, value in _FIELD.findall(rest)}
+    return record
 
 
 def _meant(value: str) -> Any:

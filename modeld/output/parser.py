@@ -63,7 +63,7 @@ class OutputParser:
         self._advance()
 
     def take_opened(self) -> Opened | None:
-        """A tool call that began in what was fed last; told once."""
+        """A tool call that began in what was fed last; reported once."""
         opened = self._out.opened
         if opened is not None:
             self._out.opened = None

@@ -117,8 +117,8 @@ def allowed_tokens(block: str, tokens: int, request: str, *, fenced: bool = Fals
     """
     whole = _aligned(block)
     tokens = max(tokens, 1)
-    told = is_words(whole, fenced=fenced) and not _quoted(whole, request)
-    floor = WORDS if told else ROWS
+    as_words = is_words(whole, fenced=fenced) and not _quoted(whole, request)
+    floor = WORDS if as_words else ROWS
     return max(floor, COPIES * tokens, (_number(request) + 1) * tokens)
 
 

@@ -236,12 +236,12 @@ class Ownership:
         self._wake.set()
 
     def _pause(self) -> float:
-        """Until the next look; the owner's end is told before that where the system can tell it."""
+        """Until the next look; the owner's end is reported before that where the system can tell it."""
         last = self._standby.last
         held = last.record if last is not None and last.standing == "held" else None
-        told = self._deathwatch.follow(held.identity if held is not None else None)
+        reported = self._deathwatch.follow(held.identity if held is not None else None)
         provable = held is not None and policy.can_prove(held.identity, self._me)
-        return self._standby.pause(self._ttl, told=told, provable=provable)
+        return self._standby.pause(self._ttl, reported=reported, provable=provable)
 
     async def _watch(self) -> None:
         try:
@@ -255,7 +255,7 @@ class Ownership:
             try:
                 await self.ensure()
             except ModeldError:
-                return  # somebody else has it, or the root is unusable: the next caller is told
+                return  # somebody else has it, or the root is unusable: the next caller is informed
 
     def _look_as_standby(self) -> bool:
         look = self._contender.look()

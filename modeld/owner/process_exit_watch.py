@@ -1,4 +1,4 @@
-"""The end of another process, told by the kernel: a standby need not ask for it again and again.
+"""The end of another process, reported by the kernel: a standby need not ask for it again and again.
 
 Linux only (pidfd). Elsewhere, and for a process that this one cannot see, `follow` says no and the caller polls.
 """
@@ -15,16 +15,16 @@ from shared.lease.record import Identity
 
 
 class DeathWatch:
-    """Follows one process at a time. `told` is called on the event loop when it has ended, at most once for each."""
+    """Follows one process at a time. `on_exit` is called on the event loop when it has ended, at most once for each."""
 
-    def __init__(self, me: Identity, told: Callable[[], None]) -> None:
+    def __init__(self, me: Identity, on_exit: Callable[[], None]) -> None:
         self._me = me
-        self._told = told
+        self._on_exit = on_exit
         self._followed: Identity | None = None
         self._descriptor = -1
 
     def follow(self, process: Identity | None) -> bool:
-        """Follow `process` from now on (None: nobody); whether its end will be told. On the event loop."""
+        """Follow `process` from now on (None: nobody); whether its end will be reported. On the event loop."""
         if process is not None and process == self._followed:
             return True
         self.close()
@@ -39,7 +39,7 @@ class DeathWatch:
 
     def _ended(self) -> None:
         self.close()
-        self._told()
+        self._on_exit()
 
     def close(self) -> None:
         """Follow nobody."""

@@ -45,10 +45,10 @@ class Standby:
         place = rank(look.record.instance if look.record is not None else "")
         return place is not None and now - self._free_since >= place * patience
 
-    def pause(self, ttl: float, *, told: bool, provable: bool) -> float:
+    def pause(self, ttl: float, *, reported: bool, provable: bool) -> float:
         """Seconds until the next look, unless something happens before.
 
-        `told`: the system reports the owner's end by itself; `provable`: its end can be seen by looking.
+        `reported`: the system reports the owner's end by itself; `provable`: its end can be seen by looking.
         A lease that stands still is looked at again at the very moment at which it would be free.
         """
         pace = ttl / LOOKS_PER_TTL
@@ -59,7 +59,7 @@ class Standby:
             return pace
         if look.unmoved > 0:
             pace = min(pace, max(policy.patience(_ttl_of(look.record, ttl)) - look.unmoved, 0.0) + 0.001)
-        return pace if told or not provable else min(LONGEST_POLL, pace)
+        return pace if reported or not provable else min(LONGEST_POLL, pace)
 
 
 def _ttl_of(record: LeaseRecord | None, usual: float) -> float:

@@ -1,7 +1,7 @@
 """What is asked of a conversation beyond being JSON objects: the shape that templates are written for. Pure.
 
 A template prints whatever it is given: a number in the place of a text, or a part without one, would reach the model as
-`None` or as Python's notation, and nobody would be told.
+`None` or as Python's notation, and nobody would notice.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from modeld.daemon import Daemon
     from modeld.rpc.server import Connection
 
-#: Turns whose end is remembered, so that a step which comes too late is told why.
+#: Turns whose end is remembered, so that a step which comes too late learns why.
 _REMEMBERED = 64
 
 

@@ -160,7 +160,7 @@ class Server:
         except Unauthenticated:
             call.after_response(call.peer.close)
             raise
-        # what others are told and the log says: one line in which nothing acts, whatever the client calls itself
+        # what others get to see and the log says: one line in which nothing acts, whatever the client calls itself
         name = one_line(params.client.name, NAME_MOST) or "a client"
         connection.info = msgspec.structs.replace(params.client, name=name)
         connection.protocol = params.protocol

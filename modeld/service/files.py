@@ -1,4 +1,4 @@
-"""What each platform's service manager is told. Pure.
+"""What each platform's service manager is given. Pure.
 
 Everywhere the same: started at login, in the foreground, by an absolute interpreter; started again after a crash, not
 after a stop; ended by a signal that drains the running turn.

@@ -9,7 +9,7 @@ from collections.abc import MutableMapping
 
 
 def notify(state: str, environ: MutableMapping[str, str] = os.environ) -> bool:
-    """Send `state` (`READY=1`, `STOPPING=1`); whether anybody was told. A failure is no failure of ours."""
+    """Send `state` (`READY=1`, `STOPPING=1`); whether anybody was informed. A failure is no failure of ours."""
     address = environ.get("NOTIFY_SOCKET", "")
     if sys.platform == "win32" or address[:1] not in ("/", "@"):
         return False

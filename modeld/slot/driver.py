@@ -240,7 +240,7 @@ class Slot:
         self._tasks.start_soon(run)
 
     def on_failure(self, lease: int, fail: Callable[[ModeldError], None] | None) -> None:
-        """Who is told when the machine ends the operation of `lease` by force; None: nobody any more."""
+        """Who is informed when the machine ends the operation of `lease` by force; None: nobody any more."""
         if fail is None:
             self._failing.pop(lease, None)
         else:

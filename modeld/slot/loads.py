@@ -169,8 +169,8 @@ class Loads:
             self.rejections.note(target, error)
             if error is not None and projector and worker in self._slot.workers.crashed:
                 reason = str(error.get("data", {}).get("reason") or "it crashed")
-                told = f"{reason}; {self.projectors.note(target.path, projector, reason)}"
-                error = ModelLoadFailed(model=target.name, stage="worker", reason=told).to_wire()
+                explained = f"{reason}; {self.projectors.note(target.path, projector, reason)}"
+                error = ModelLoadFailed(model=target.name, stage="worker", reason=explained).to_wire()
         self._listeners.pop(effect.job, None)
         self.fraction = 0.0
         if error is not None:
@@ -273,7 +273,7 @@ class Loads:
             crash_point("load.loaded")
         except ModeldError as error:
             slot.log(f"load of {entry.name} failed: {error.kind}")
-            slot.workers.note_exit(worker)  # a crash is told as a crash
+            slot.workers.note_exit(worker)  # a crash is reported as a crash
             slot.feed(ev.LoadRefused(job=job, error=error.to_wire()))
             return
         finally:

@@ -92,11 +92,11 @@ class Operation:
                 await self._relieve(lease, host)
             return done
         except ModeldError as error:
-            slot.workers.note_exit(worker)  # a crash is told as a crash, before the slot is given back
+            slot.workers.note_exit(worker)  # a crash is reported as a crash, before the slot is given back
             valid = bool(getattr(error, "state_valid", False)) and not host.exited.is_set()
             if self._had_images and host.crashed and state.active is not None and state.active.projector:
-                told = slot.loads.projectors.note(state.active.path, state.active.projector, host.exit_reason)
-                reason = f"{host.exit_reason} over an image; {told}"
+                left_out = slot.loads.projectors.note(state.active.path, state.active.projector, host.exit_reason)
+                reason = f"{host.exit_reason} over an image; {left_out}"
                 failed = EngineFailed(reason=reason, generation=slot.machine.state.generation)
                 slot.last_error = failed.to_wire()
                 raise failed from error
@@ -262,7 +262,7 @@ async def turn(slot: Slot, request: ScheduledRequest, entry: ModelEntry, params:
 
 
 def turn_result(slot: Slot, request: ScheduledRequest, operation: Operation, done: Done) -> api.TurnResult:
-    """The final event of a turn. What is odd about the model is told by the turn that loaded it, and not by each."""
+    """The final event of a turn. What is odd about the model is reported by the turn that loaded it alone."""
     reason = done.finish_reason
     if reason == "cancelled":
         reason = request.finish_reason

@@ -48,7 +48,7 @@ class ScheduledRequest:
         self.on_stop: Callable[[], None] | None = None
         self.granted_at = 0.0
         self.load_s = 0.0
-        self._told: Queued | None = None
+        self._reported: Queued | None = None
 
     def stop(self, by: str = "", reason: ModeldError | None = None) -> None:
         """End it at the next safe point. `by` names another client that asked for it; the first stop counts.
@@ -91,15 +91,15 @@ class ScheduledRequest:
         return "cancelled_by_other" if self.by else "cancelled"
 
     @property
-    def told(self) -> bool:
+    def reported(self) -> bool:
         """Whether its caller knows of a place at all."""
-        return self._told is not None
+        return self._reported is not None
 
     def place(self, position: int, ahead: list[str]) -> None:
         """Tell the caller its place, when it changed."""
         event = Queued(position=position, ahead=ahead)
-        if event != self._told:
-            self._told = event
+        if event != self._reported:
+            self._reported = event
             self.emit(event)
 
     def succeed(self, result: Any) -> None:

@@ -68,15 +68,15 @@ class Scheduler:
         self._requests: dict[int, tuple[ScheduledRequest, Run]] = {}
         self._current: ScheduledRequest | None = None
         self._next_ticket = 0
-        self._told_at = -1e9
-        self._teller: asyncio.TimerHandle | None = None
+        self._reported_at = -1e9
+        self._report_timer: asyncio.TimerHandle | None = None
 
     @property
     def current(self) -> ScheduledRequest | None:
         """The work that has the slot."""
         return self._current
 
-    def places(self) -> list[Ticket]:
+    def positions(self) -> list[Ticket]:
         """Who waits, in the order they would be served now."""
         slot = self._slot
         return self.queue.order(slot.now(), slot.resident, slot.resident_since)
@@ -230,7 +230,7 @@ class Scheduler:
         self._join_loads()
         while self._current is None and not self._slot.frozen and self._grant_one():
             pass
-        self._tell_places()
+        self._report_positions()
 
     def _grant_one(self) -> bool:
         state = self._slot.machine.state
@@ -291,40 +291,40 @@ class Scheduler:
         now = self._slot.now()
         if all(now < ticket.deadline for ticket in self.queue.waiting):
             return
-        places = {ticket.number: place for place, ticket in enumerate(self.places(), start=1)}
+        positions = {ticket.number: place for place, ticket in enumerate(self.positions(), start=1)}
         for ticket in self.queue.expired(now):
             request, _ = self._requests[ticket.number]
             waited = round(now - ticket.arrived, 3)
-            self._end(request, WaitTimeout(position=places[ticket.number], waited_s=waited))
+            self._end(request, WaitTimeout(position=positions[ticket.number], waited_s=waited))
 
-    def _tell_places(self) -> None:
+    def _report_positions(self) -> None:
         """A newcomer at once; the others as they move, but not more often than people can see it.
 
-        Told one by one, 32 waiting editors would cost the turns of a small model a fifth of their time.
+        Reported one by one, 32 waiting editors would cost the turns of a small model a fifth of their time.
         """
         now = self._slot.now()
-        due = self._told_at + self._slot.settings.status_interval
+        due = self._reported_at + self._slot.settings.status_interval
         requests = [self._requests[ticket.number][0] for ticket in self.queue.waiting]
         if not requests:
             return
         if now < due:
-            if self._teller is None:
-                self._teller = asyncio.get_running_loop().call_later(due - now, self._tell_later)
-            if all(request.told for request in requests):
+            if self._report_timer is None:
+                self._report_timer = asyncio.get_running_loop().call_later(due - now, self._report_later)
+            if all(request.reported for request in requests):
                 return
         else:
-            self._told_at = now
+            self._reported_at = now
         order = self.queue.order(now, self._slot.resident, self._slot.resident_since)
         ahead = [self._current.ticket.client_name] if self._current is not None else []
         for position, ticket in enumerate(order, start=1):
             request = self._requests[ticket.number][0]
-            if now >= due or not request.told:
+            if now >= due or not request.reported:
                 request.place(position, list(ahead))
             ahead.append(ticket.client_name)
 
-    def _tell_later(self) -> None:
-        self._teller = None
-        self._tell_places()
+    def _report_later(self) -> None:
+        self._report_timer = None
+        self._report_positions()
 
     # --- ending --------------------------------------------------------------------------------
 

@@ -32,13 +32,13 @@ KEEPING_SECONDS = 10.0
 class WorkerSupervisor:
     """Hosts in force. `tell` gets each worker's WorkerUp and, exactly once, its WorkerGone."""
 
-    def __init__(self, start: StartWorker, settings: Settings, tell: Callable[[ev.Event], None]) -> None:
+    def __init__(self, start: StartWorker, settings: Settings, report: Callable[[ev.Event], None]) -> None:
         self._start = start
         self._settings = settings
-        self._tell = tell
+        self._report = report
         self._hosts: dict[int, WorkerHost] = {}
         self._wanted: set[int] = set()
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         self.crashed: set[int] = set()
         self._closing: set[int] = set()
         self._starting: dict[int, anyio.CancelScope] = {}
@@ -70,13 +70,13 @@ class WorkerSupervisor:
             if worker not in self._closing:
                 self.refused(worker, error)
         else:
-            self._tell(ev.WorkerUp(worker=worker))
+            self._report(ev.WorkerUp(worker=worker))
         await host.exited.wait()
         if worker not in self._closing:
             self._gone(worker, host.exit_reason)
 
     async def _came_up(self, worker: int) -> WorkerHost | None:
-        """None when it did not, or was closed meanwhile, or the slot itself is cancelled: then it is gone, and told."""
+        """None when it did not, or was closed meanwhile, or the slot itself is cancelled: gone then, and reported."""
         host: WorkerHost | None = None
         reason = "closed while it came up"
         scope = self._starting[worker] = anyio.CancelScope()
@@ -100,9 +100,9 @@ class WorkerSupervisor:
     async def devices(self, host: WorkerHost, target: RequestedIdentity) -> tuple[str, ...]:
         """The discrete accelerators that a load would use: a part of the load, which asks drivers too.
 
-        Raises EngineFailed, and ModelLoadFailed where they are not told.
+        Raises EngineFailed, and ModelLoadFailed where they are not reported.
         """
-        return await self._in_time(host.devices(target), "its devices were not told", model=target.name)
+        return await self._in_time(host.devices(target), "its devices were not reported", model=target.name)
 
     async def _in_time(self, step: Awaitable[T], missed: str, *, model: str = "") -> T:
         """One step of a load that shows no progress."""
@@ -119,7 +119,7 @@ class WorkerSupervisor:
             await self._end(worker, host, kill=kill)
         elif worker in self._starting:
             self._starting[worker].cancel()
-        elif worker in self._told or worker not in self._wanted:
+        elif worker in self._reported or worker not in self._wanted:
             self._gone(worker, "never started")
 
     async def _end(self, worker: int, host: WorkerHost, *, kill: bool) -> None:
@@ -149,10 +149,10 @@ class WorkerSupervisor:
         host = self._hosts.pop(worker, None)
         if host is not None and host.crashed:
             self.crashed.add(worker)
-        if worker not in self._told:
-            self._told.add(worker)
+        if worker not in self._reported:
+            self._reported.add(worker)
             by_template = host is not None and host.by_template
-            self._tell(ev.WorkerGone(worker=worker, reason=reason, by_template=by_template))
+            self._report(ev.WorkerGone(worker=worker, reason=reason, by_template=by_template))
 
     async def load(self, worker: int, message: Load, progress: Callable[[float], None]) -> Loaded:
         """Load, bounded by lack of progress. Raises ModelLoadFailed and the engine's own errors."""

@@ -1,4 +1,4 @@
-"""A conversation rendered so that the template's marks can be told from the same texts in contents. Pure."""
+"""A conversation rendered so that the template's marks can be distinguished from the same texts in contents. Pure."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Adapted(msgspec.Struct):
     same: bool
 
     def whole(self, at: int | None) -> bool:
-        """Whether an index into `messages` may be told to the caller."""
+        """Whether an index into `messages` may be reported to the caller."""
         return at is not None and self.same
 
 

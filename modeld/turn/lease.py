@@ -158,7 +158,7 @@ class LeaseTable:
     # --- for the lease and the reaper ----------------------------------------------------------
 
     def advance(self, number: int, stage: str, now: float, detail: dict[str, Any]) -> None:
-        """Any signal proves life; only a change is told."""
+        """Any signal proves life; only a change is reported."""
         entry = self._entries.get(number)
         if entry is None:
             return

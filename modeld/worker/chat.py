@@ -126,8 +126,8 @@ class Chat:
         if encoder is None:
             refuse_images(messages)
             return self.count([words_of(message) for message in messages])
-        told, images = take_images(messages, "")
-        each = self.count([words_of(message) for message in told])
+        without_images, images = take_images(messages, "")
+        each = self.count([words_of(message) for message in without_images])
         for image in images:
             each[image.index] += len(encoder.ids(encoder.mark, [image]))
         return each

@@ -73,7 +73,7 @@ class PrefillAhead:
         return more
 
     def _certain(self, ended: Ended, interrupted: Callable[[], bool]) -> list[int]:
-        """What every next prompt begins with; [] where that cannot be told."""
+        """What every next prompt begins with; [] where that cannot be determined."""
         found: list[list[int]] = []
         for question in _QUESTIONS:
             if interrupted():

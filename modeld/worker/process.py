@@ -144,7 +144,7 @@ class Worker:
     # --- the engine thread ---------------------------------------------------------------------
 
     def _import(self) -> Engine:
-        """A failure is told as the answer to the load that follows, and at once as `Failed` of turn 0."""
+        """A failure is reported as the answer to the load that follows, and at once as `Failed` of turn 0."""
         began = time.perf_counter()
         self._activity.enter("import", None)
         engine = make_engine(self._backend, self._abort)
@@ -153,7 +153,7 @@ class Worker:
         except ModeldError as error:
             self._send(Failed(turn=0, error=error.to_wire(), state_valid=False))
         else:
-            self._engine = engine  # before it is told: the daemon may ask of it at once
+            self._engine = engine  # before it is reported: the daemon may ask of it at once
             self._send(Imported(runtime_digest=digest, seconds=time.perf_counter() - began))
         self._activity.enter("idle", None)
         return engine
@@ -165,7 +165,7 @@ class Worker:
             answer = self._answer(engine, job)
         except ModeldError as error:
             answer = Failed(turn=job.turn, error=error.to_wire(), state_valid=engine.valid())
-        except Exception as error:  # the process's own border: told and logged
+        except Exception as error:  # the process's own border: reported and logged
             _log_fault(error)
             answer = _failed(engine, job, error)
         finally:

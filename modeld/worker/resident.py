@@ -57,7 +57,7 @@ class Resident:
         self._embedding_only = False
         self._runner: TurnRunner | None = None
         self._steps: StepRunner | None = None
-        self._told = -1.0
+        self._reported = -1.0
         #: Whether what is warm is to be written before the process ends.
         self.keeps = False
 
@@ -77,8 +77,8 @@ class Resident:
         def progress(done: int, of: int) -> None:
             self._activity.step()
             fraction = done / of if of else 1.0
-            if fraction - self._told >= _PROGRESS_STEP:
-                self._told = fraction
+            if fraction - self._reported >= _PROGRESS_STEP:
+                self._reported = fraction
                 emit(Progress(turn=job.turn, fraction=fraction))
 
         try:

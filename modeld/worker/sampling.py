@@ -24,9 +24,9 @@ THINKING_TEMPERATURE = 0.6
 
 def advice_for(facts: Mapping[str, Any]) -> Sampling:
     """What is right for a model: what its makers say in its files, as the catalog read them, then its kind."""
-    told: dict[str, Any] = {"temperature": THINKING_TEMPERATURE} if facts.get("thinking") else {}
-    told |= facts.get("sampling") or {}
-    known = {name: told[name] for name in _FIELDS if name in told}
+    defaults: dict[str, Any] = {"temperature": THINKING_TEMPERATURE} if facts.get("thinking") else {}
+    defaults |= facts.get("sampling") or {}
+    known = {name: defaults[name] for name in _FIELDS if name in defaults}
     if "top_k" in known:
         known["top_k"] = int(known["top_k"])
     return Sampling(**known)

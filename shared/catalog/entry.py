@@ -8,7 +8,7 @@ samples of 4 KiB spread over the rest and the last 4 KiB of every weights file (
 1 MiB), written `fp1-<32 hex>`. It is stable over renaming, touching and copying, and is what model
 identities carry. `sha256` is the full checksum, filled in later, once per machine; it never replaces
 the digest (an identity that changed in the background would force a reload). Two different files with
-one fingerprint are told apart once both checksums are known.
+one fingerprint are distinguished once both checksums are known.
 """
 
 from __future__ import annotations

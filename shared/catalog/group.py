@@ -152,8 +152,8 @@ def _lone_part(item: Found) -> str:
 def _entry(written: str, parts: list[Found], problem: str) -> ModelEntry:
     """What a file says of itself in words is one line in which nothing acts, from here on."""
     first = parts[0]
-    told = first.record.facts
-    facts = msgspec.structs.replace(told, architecture=one_line(told.architecture, NAME_MOST))
+    first_facts = first.record.facts
+    facts = msgspec.structs.replace(first_facts, architecture=one_line(first_facts.architecture, NAME_MOST))
     problem = one_line(problem or first.record.fault)
     fields: dict[str, Any] = {name: getattr(facts, name) for name in Facts.__struct_fields__}
     fields["format"] = first.candidate.format

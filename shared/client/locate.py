@@ -34,7 +34,7 @@ CRASHED_TEXT = f"modeld ended unexpectedly; if it does not come back by itself, 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """One instance that may be dialled. `token_file` holds the secret of the handshake.
 
-    `pid` and `start_token` together name its process, "" where that cannot be told from another of this pid.
+    `pid` and `start_token` together name its process, "" where that cannot be distinguished from another of this pid.
     """
 
     instance: str
@@ -74,9 +74,9 @@ class Detection(msgspec.Struct, frozen=True, kw_only=True):
             "not_installed": DaemonNotInstalled,
         }
         default = "install it with `pip install modeld`" if self.state == "not_installed" else START_MODELD
-        told = (CRASHED_TEXT,) if self.crashed and self.state == "restarting" else ()
+        crash_text = (CRASHED_TEXT,) if self.crashed and self.state == "restarting" else ()
         return kinds[self.state](
-            *told,
+            *crash_text,
             hint=hint or self.hint or default,
             last_seen=self.last_seen,
             retryable=self.state in ("restarting", "running"),

@@ -1,4 +1,4 @@
-"""A defect of ours as it may be told: its type and place, never its text, which may hold a prompt or a key."""
+"""A defect of ours as it may be reported: its type and place, never its text, which may hold a prompt or a key."""
 
 from __future__ import annotations
 

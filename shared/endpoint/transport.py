@@ -15,7 +15,7 @@ import anyio
 from anyio.abc import ByteStream
 from anyio.lowlevel import checkpoint
 
-#: Received and not yet taken, in bytes, before the peer is told to wait.
+#: Received and not yet taken, in bytes, before the peer is asked to wait.
 _READ_AHEAD = 1024 * 1024
 #: One read, in bytes. asyncio by itself asks for 256 KiB each time and gives most of it back at once, which leaves
 #: holes: a daemon grew by a kilobyte a turn.

@@ -30,7 +30,7 @@ def pip_command(
 
 
 def pip_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of that command: the index that uv was told counts for pip too."""
+    """The environment of that command: the index that uv was given counts for pip too."""
     result = dict(environ)
     for theirs, ours in (("UV_DEFAULT_INDEX", "PIP_INDEX_URL"), ("UV_INDEX_URL", "PIP_INDEX_URL")):
         if result.get(theirs) and not result.get(ours):

@@ -270,8 +270,8 @@ class Keeper:
 
     def _late(self) -> str:
         error = self.last_error
-        told = f": {error.strerror or error}" if error is not None else ""
-        return f"it could not be renewed in time{told}"
+        detail = f": {error.strerror or error}" if error is not None else ""
+        return f"it could not be renewed in time{detail}"
 
     def _move(self, tenure: Tenure) -> None:
         """Take on a new tenure and tell the listener. With the lock held, so that events keep their order."""

@@ -1,6 +1,6 @@
 """Presence: one static record for each running instance, and the secret that its clients need.
 
-Written before anybody is told of the endpoint, ended in order by the instance itself, swept by other
+Written before anybody is informed of the endpoint, ended in order by the instance itself, swept by other
 instances once its process is proven dead. Blocking.
 """
 

@@ -554,7 +554,7 @@ class MemoryStatus(Value, kw_only=True):
 
 
 class Rejected(Value, kw_only=True):
-    """A model that this instance could not load and never will, told by the digest of its content."""
+    """A model that this instance could not load and never will, reported by the digest of its content."""
 
     name: str
     digest: str

@@ -23,7 +23,7 @@ _CLEAR = "\r\x1b[K"
 def command(name: str, work: Callable[[], int]) -> int:
     """The exit code of `work`, or 1 where its output could not be written.
 
-    A reader that has gone (`| head`) is no fault and ends the command without a word; a full disk is told. Without
+    A reader that has gone (`| head`) is no fault and ends the command without a word; a full disk is reported. Without
     this the interpreter flushes while it ends, and prints the trouble as an ignored exception.
     """
     open_streams()
@@ -43,7 +43,7 @@ def command(name: str, work: Callable[[], int]) -> int:
     except OSError as error:
         _drop_output()
         if code != 0:
-            return code  # the command met it first, and told it
+            return code  # the command met it first, and reported it
         sys.stderr.write(f"{name}: the output could not be written: {error.strerror or error}\n")
         return UNWRITTEN
     return code

@@ -1,7 +1,7 @@
 """How deeply a value from outside may nest, and JSON read within that bound. Pure.
 
 Whoever walks a value does it by recursion: encoders, templates, grammars. So depth is judged once, where a value
-comes in, and what is deeper is told as a plain error there.
+comes in, and what is deeper is reported as a plain error there.
 """
 
 from __future__ import annotations

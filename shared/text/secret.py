@@ -37,7 +37,7 @@ SECRET_NAME = re.compile(
 _PLACE_NAME = re.compile(r"(?i)_(?:sock|file|path|dir|home)$")
 #: What looks like one whatever it is called: long, of letters and digits, and neither a path nor words.
 _LOOKS_SECRET = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_.+=~-]{24,}")
-#: Lines of a key file that are told one by one are known from this length on.
+#: Lines of a key file that are reported one by one are known from this length on.
 _LINE = 16
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy")
 

@@ -92,7 +92,7 @@ class Child:
         return self.wait_end()
 
     def wait_end(self) -> int:
-        """The exit code of a process that was told to end."""
+        """The exit code of a process that was asked to end."""
         try:
             code = self.process.wait(EXIT_SECONDS)
         except subprocess.TimeoutExpired:

@@ -1,9 +1,9 @@
-"""A client of modeld to be killed: says what it was told over the wire, then reads until its end comes.
+"""A client of modeld to be killed: says what it got over the wire, then reads until its end comes.
 
     python -I -S doomed.py unix:/path/of/the/socket /path/of/the/token name '[["session/turn", {...}], ...]'
 
 Standard library only, so that hundreds of them are cheap. Each request but the last is answered before the next is
-sent; the answer of the last one is told by a line on stdout, an error ends it with a line on stderr.
+sent; the answer of the last one is reported by a line on stdout, an error ends it with a line on stderr.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Editor(Child):
 
     def __init__(self, environ: Mapping[str, str], work: Path, command: Sequence[str] = ()) -> None:
         self.work = work
-        self.told: list[tuple[str, JsonObject]] = []
+        self.reported: list[tuple[str, JsonObject]] = []
         self.asked: list[JsonObject] = []
         self.answer: Callable[[str, JsonObject], Any] = lambda method, params: {"answer": None}
         self.noise: list[bytes] = []
@@ -158,7 +158,7 @@ class Editor(Child):
 
     def tell(self, method: str) -> list[JsonObject]:
         """The params of the notifications of this method so far."""
-        return [params for name, params in list(self.told) if name == method]
+        return [params for name, params in list(self.reported) if name == method]
 
     # --- reading -----------------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ class Editor(Child):
         elif method == "$/progress" and message["params"]["token"] in self._tokens:
             self._tokens[message["params"]["token"]].events.append(message["params"]["value"])
         elif method is not None:
-            self.told.append((method, message["params"]))
+            self.reported.append((method, message["params"]))
         elif message.get("id") in self._waiting:
             pending = self._waiting[message["id"]]
             pending.done_at = time.monotonic()

@@ -135,7 +135,7 @@ class WireCheck:
 
 
 class LateCheck(WireCheck):
-    """Judges when told to, not while the lines come: where time is measured the judge must not take part of it."""
+    """Judges when asked to, not while the lines come: where time is measured the judge must not take part of it."""
 
     def __init__(self, schema: Path) -> None:
         super().__init__(schema)

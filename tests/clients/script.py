@@ -26,7 +26,7 @@ PACE = 0.02
 
 
 def words(stem: str, count: int) -> list[str]:
-    """Pieces that can be told apart on the screen."""
+    """Pieces that can be distinguished on the screen."""
     return [f"{stem}{index} " for index in range(count)]
 
 

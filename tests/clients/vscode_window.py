@@ -165,11 +165,11 @@ class Window:
         """The notification that says `text`, once it is there; the editor puts some away after a few seconds."""
 
         def found() -> str:
-            told = next((toast for toast in self.toasts() if text in toast), "")
+            reported = next((toast for toast in self.toasts() if text in toast), "")
             unread = self.page.locator('.part.statusbar [id="status.notifications"] .codicon-bell-dot')
-            if not told and unread.count() and not self.page.locator(".notifications-center").is_visible():
+            if not reported and unread.count() and not self.page.locator(".notifications-center").is_visible():
                 unread.first.click()
-            return told
+            return reported
 
         return str(self.until(found, f"a notification says {text!r}"))
 

@@ -101,7 +101,7 @@ def test_chat_is_one_whole_turn_and_leaves_nothing(home: Home) -> None:
 
 
 @pytest.mark.openvino
-def test_wrong_usage_is_told_apart_from_failure(home: Home) -> None:
+def test_wrong_usage_is_distinguished_from_failure(home: Home) -> None:
     assert home.run("modeld", "no-such-command", check=False).returncode == 2
     absent = home.run("modeld", "load", "x", check=False)
     assert absent.returncode not in (0, 2)

@@ -53,7 +53,7 @@ def call(name: str, **arguments: Any) -> list[str]:
 
 
 def replies() -> list[dict[str, Any]]:
-    """The last whose `when` is in the prompt is said: so each answer needs what the tool before it told."""
+    """The last whose `when` is in the prompt is said: so each answer needs what the tool before it answered."""
     edit = call("edit_file", path="app.py", old="return a - b", new="return a + b")
     return [
         {"pieces": ["I look ", "first. ", *call("read_file", path="app.py")], "when": "Mend app.py"},
@@ -142,7 +142,7 @@ def begin(home: Home, editor: Bridge, model: str) -> str:
 @pytest.mark.model
 @pytest.mark.timeout(600)
 def test_the_small_models_go_as_far_as_they_can(engine: Home) -> None:
-    # they are far too small for the task: what must hold is that whatever they write does no harm and is told truly
+    # they are far too small for the task: what must hold is that whatever they write does no harm and is reported truly
     workspace(engine.work)
     with engine.bridge(MODELD_TEACH_TOOLS_FROM="0") as editor:
         editor.answer = refuse

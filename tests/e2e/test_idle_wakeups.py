@@ -27,7 +27,7 @@ CAPITAL = "What is the capital of France? Answer in one word."
 SWITCHES = 6
 #: an instance looks once in this time whether its socket and records still stand, and shows that it lives
 MEND_SECONDS = 10.0
-#: how often an instance without the lease looks at it, as a part of the ttl: a death is told by the kernel
+#: how often an instance without the lease looks at it, as a part of the ttl: a death is reported by the kernel
 LOOKS_PER_TTL = 5
 
 
@@ -36,7 +36,7 @@ def switches(*processes: psutil.Process) -> list[int]:
     a process is of its first thread alone.
     """
     if sys.platform != "linux":
-        pytest.skip("NOT PROVEN HERE: switches of single threads are told by Linux alone")
+        pytest.skip("NOT PROVEN HERE: switches of single threads are reported by Linux alone")
     before = [by_thread(process.pid) for process in processes]
     time.sleep(SECONDS)  # the measurement itself
     after = [by_thread(process.pid) for process in processes]

@@ -75,8 +75,8 @@ def test_switch_unload_and_forecast(home: Home) -> None:
         assert smol["fit"]["verdict"] == "fits"
         loaded = editor.request("modeld/load", {"model": smol["id"]}, 120)
         assert (loaded["model"], loaded["fresh"]) == (smol["id"], True)
-        told = editor.request("modeld/describe", {"model": gemma["id"]})
-        assert told["switch"] == (
+        reported = editor.request("modeld/describe", {"model": gemma["id"]})
+        assert reported["switch"] == (
             f"Switching from {smol['id']} to {gemma['id']} will unload {smol['id']} and drop its warm context"
         )
         with pytest.raises(LspError) as caught:

@@ -96,8 +96,8 @@ def test_from_nothing_to_an_answer_in_zed(newcomer: Newcomer) -> None:
 
     newcomer.types(f"{find_uv_bin()} venv --quiet --python {sys.executable} {shlex.quote(str(newcomer.venv))}")
     newcomer.types(f'{find_uv_bin()} pip install --quiet --python {newcomer.venv}/bin/python "{wheel}[openvino]"')
-    told = newcomer.types("modeld pull starter")
-    assert f"Next: `{newcomer.venv}/bin/modeld start`" in told, "its commands are not on PATH here"
+    reported = newcomer.types("modeld pull starter")
+    assert f"Next: `{newcomer.venv}/bin/modeld start`" in reported, "its commands are not on PATH here"
     newcomer.types("modeld start")
     newcomer.types("acp-bridge install zed")
 

@@ -197,8 +197,10 @@ def test_a_record_of_the_log_is_one_line(home: Home, guest: Wire) -> None:
     assert raw(log) == []
     for line in log.decode("utf-8").removesuffix("\n").split("\n"):
         assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d \[\d+\] ", line), line
-    told = [one for one in map(json.loads, home.run("modeld", "logs", "--json").stdout.splitlines()) if "fields" in one]
-    assert [one for one in told if one["event"] == "turn" and one["fields"]["client"].startswith("\\u001b]0;PWNED")]
+    reported = [
+        one for one in map(json.loads, home.run("modeld", "logs", "--json").stdout.splitlines()) if "fields" in one
+    ]
+    assert [one for one in reported if one["event"] == "turn" and one["fields"]["client"].startswith("\\u001b]0;PWNED")]
 
 
 def test_many_bad_files_are_summed_up(home: Home) -> None:

@@ -1,4 +1,4 @@
-"""Two editors and one loaded model: turns go in turn, nobody is told that it is busy."""
+"""Two editors and one loaded model: turns go in turn, nobody is informed that it is busy."""
 
 from __future__ import annotations
 

@@ -201,18 +201,18 @@ def corpus() -> list[str]:
     return " ".join(lines).split()
 
 
-def record(told: list[str]) -> None:
+def record(reported: list[str]) -> None:
     """Write the regression corpus."""
-    lines = [" ".join(told[at : at + LINE]) for at in range(0, len(told), LINE)]
+    lines = [" ".join(reported[at : at + LINE]) for at in range(0, len(reported), LINE)]
     CASES.write_text("\n".join([f"seed {CORPUS_SEED}", *lines]) + "\n", encoding="ascii")
 
 
 def run(
-    count: int, seed: int, *, keep: bool, known: Sequence[str] = (), told: list[str] | None = None
+    count: int, seed: int, *, keep: bool, known: Sequence[str] = (), reported: list[str] | None = None
 ) -> tuple[Counter[str], list[str]]:
     """Outcomes by fault, and one line for each crash and each case that is not as `known`.
 
-    With `keep`, crashing cases go to the corpus; what every case is goes to `told`.
+    With `keep`, crashing cases go to the corpus; what every case is goes to `reported`.
     """
     outcomes: Counter[str] = Counter()
     crashes: list[str] = []
@@ -225,8 +225,8 @@ def run(
                 now = hashlib.blake2b(content, digest_size=4).hexdigest() + outcome[0]
                 if number < len(known) and known[number] != now:
                     crashes.append(f"case {number}: {known[number]} became {now}")
-                if told is not None:
-                    told.append(now)
+                if reported is not None:
+                    reported.append(now)
             except Crashed as crash:
                 name = f"{hashlib.sha256(content).hexdigest()[:16]}.bin"
                 crashes.append(f"{name}: {crash}")
@@ -248,11 +248,11 @@ def main(arguments: list[str] | None = None) -> int:
     found: list[str] = []
     if options.record:
         options.count, options.seed = CORPUS_COUNT, CORPUS_SEED
-    outcomes, crashes = run(options.count, options.seed, keep=True, told=found)
+    outcomes, crashes = run(options.count, options.seed, keep=True, reported=found)
     if options.record and not crashes:
         record(found)
-    told = ", ".join(f"{count} {name}" for name, count in outcomes.most_common())
-    print(f"{options.count} headers (seed {options.seed}) in {time.monotonic() - started:.0f} s: {told}")
+    reported = ", ".join(f"{count} {name}" for name, count in outcomes.most_common())
+    print(f"{options.count} headers (seed {options.seed}) in {time.monotonic() - started:.0f} s: {reported}")
     for line in crashes:
         print(f"CRASH {line}")
     return 1 if crashes else 0

@@ -3,7 +3,7 @@
     python tests/soak/soak_catalog.py [--restarts 100] [--headers 10000] [--rounds 5] [--out docs/soak/catalog.md]
 
 Ends with 1 on the first thing that is not so, and says what modeld and the bridges said. Times are judged where the
-machine was free when it began, else only told.
+machine was free when it began, else only reported.
 """
 
 from __future__ import annotations

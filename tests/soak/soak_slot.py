@@ -108,10 +108,10 @@ async def races(root: DataRoot, rounds: int) -> list[Line]:
             await clients[0].unload()
             if number == rounds // 10:
                 before = footprint(modeld)
-        told = ", ".join(f"{count} {kind}" for kind, count in sorted(errors.items()))
+        reported = ", ".join(f"{count} {kind}" for kind, count in sorted(errors.items()))
         return [
             Line("two clients race to load different models, rounds", f"{rounds}: one winner and one typed error each"),
-            Line("who won, what the other got", f"a {won['a']}, b {won['b']}; {told}"),
+            Line("who won, what the other got", f"a {won['a']}, b {won['b']}; {reported}"),
             Line("the daemon over these races", flat(before, footprint(modeld), "races")),
         ]
 
@@ -151,7 +151,7 @@ async def storm(root: DataRoot, calls: int) -> list[Line]:
     async with Modeld(root, "scripted", **slot_storm.environ(root)) as modeld:
         one = slot_storm.Storm(modeld, clients=8, calls=calls, seed=(seed := random.randrange(10**6)))
         await one.run()
-        require(not one.problems, f"storm {seed}: " + "; ".join(one.problems) + f"\n{modeld.told()}")
+        require(not one.problems, f"storm {seed}: " + "; ".join(one.problems) + f"\n{modeld.reported()}")
     ended = sum(count for what, count in one.outcomes.items() if ":" in what)
     faults = ", ".join(f"{count} times {what}" for what, count in sorted(one.outcomes.items()) if ":" not in what)
     return [

@@ -197,7 +197,7 @@ class Editor:
         return FormAnswer(action="decline" if result.action == "decline" else "cancel")
 
     async def ask_editor(self, method: str, params: Any, kind: Any, limit: float | None = None) -> Any:
-        """A request whose failure is told to the model. An editor that does not answer within `limit` seconds has
+        """A request whose failure is reported to the model. An editor that does not answer within `limit` seconds has
         failed too: a turn must not hang on it.
         """
         seconds = EDITOR_LIMIT_S if limit is None else limit

@@ -42,7 +42,7 @@ class NotInitialized(ModeldError):
 
 
 class EditorConnection:
-    """One editor. Before `serve` and after its end nothing is told; `on_exit(code)` is called for `exit`.
+    """One editor. Before `serve` and after its end nothing is reported; `on_exit(code)` is called for `exit`.
 
     `pygls` is where features are registered. `on_initialize` may change the capabilities before they are answered.
     """
@@ -75,7 +75,7 @@ class EditorConnection:
         await self._peer.run()
 
     def close(self) -> None:
-        """End the connection; what was told before is still written, for a bounded time."""
+        """End the connection; what was reported before is still written, for a bounded time."""
         if self._peer is not None:
             self._peer.close()
 

@@ -50,7 +50,7 @@ def image_count(history: Sequence[wire.Message]) -> int:
 
 
 def since_answer(history: Sequence[wire.Message]) -> Sequence[wire.Message]:
-    """The messages behind the model's last one: what it is told now for the first time."""
+    """The messages behind the model's last one: what it gets now for the first time."""
     for place in range(len(history), 0, -1):
         if history[place - 1].role == "assistant":
             return history[place:]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shared.protocol import api
 
 
-#: A turn changes its model's state twice at least: what changes at once is listed and told once.
+#: A turn changes its model's state twice at least: what changes at once is listed and reported once.
 MODELS_PAUSE_S = 0.1
 
 
@@ -86,7 +86,7 @@ class Pushes:
             self._window.tell("modeld/progress", progress, latest="progress")
 
     def _tell_switched(self, status: api.Status) -> None:
-        """Another client replaced the model that this window used: told once."""
+        """Another client replaced the model that this window used: reported once."""
         window = self._window
         replaced = self._active.see(status)
         if replaced is not None and replaced.concerns(window.last_model, busy=window.busy, me=window.name):

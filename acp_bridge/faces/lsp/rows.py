@@ -57,7 +57,7 @@ def library_models(seen: Seen) -> list[wire.Model]:
 
 
 def shown(models: Sequence[wire.Model]) -> list[wire.Model]:
-    """The rows without what moves by itself: when two of these are equal, nobody need be told."""
+    """The rows without what moves by itself: when two of these are equal, nobody need be informed."""
     return [
         msgspec.structs.replace(
             model, tokens_per_s=0.0, fit=None if model.fit is None else wire.Fit(verdict=model.fit.verdict, text="")

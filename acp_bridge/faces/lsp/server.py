@@ -118,9 +118,7 @@ class LspServer:
         except ModeldError as error:
             self.window.become_unusable(error)
             return
-        except (
-            Exception
-        ) as error:  # an editor that is told why is better off than one whose server dies again and again
+        except Exception as error:  # an editor that learns why is better off than one whose server dies again and again
             report_defect("the start", error)
             self.window.become_unusable(InternalFault(type=type(error).__name__))
             return

@@ -72,7 +72,7 @@ def _busy(status: api.Status, me: str) -> wire.Busy | None:
 
 
 def settled(status: wire.Status) -> wire.Status:
-    """The status without what moves by itself: when two of these are equal, nobody need be told."""
+    """The status without what moves by itself: when two of these are equal, nobody need be informed."""
     busy = None if status.busy is None else msgspec.structs.replace(status.busy, age_s=0.0)
     queue = [msgspec.structs.replace(waiting, waited_s=0.0) for waiting in status.queue]
     memory = wire.Memory(pressure=status.memory.pressure, measured_bytes=status.memory.measured_bytes)

@@ -193,7 +193,7 @@ class Window:
         try:
             return await core.store.remembered(self.folder(workspace))
         except ModeldError:
-            return ""  # the failure is told when something has to be saved
+            return ""  # the failure is reported when something has to be saved
 
     async def model_of(self, pick: str) -> str:
         """What answers where no model is named, with this pick ("": nothing)."""

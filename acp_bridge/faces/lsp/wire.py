@@ -210,7 +210,7 @@ class Library(Outgoing, kw_only=True):
 
 
 class Busy(Outgoing, kw_only=True):
-    """What holds the slot. `mine`: it is this window. `fraction` is 0 to 1, or null when it cannot be told."""
+    """What holds the slot. `mine`: it is this window. `fraction` is 0 to 1, or null when it cannot be determined."""
 
     operation: str
     stage: str
@@ -655,7 +655,7 @@ class Reply(Incoming, kw_only=True):
 
 class Progress(Outgoing, kw_only=True):
     """`modeld/progress`: long work on the slot or the library, whoever started it. `fraction` is 0 to 1, null when it
-    cannot be told; `done`: it has ended.
+    cannot be determined; `done`: it has ended.
     """
 
     operation: Operation

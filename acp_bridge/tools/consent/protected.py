@@ -1,7 +1,7 @@
 """Files that make tools run code by themselves: when a folder is opened or entered, at a commit, a push, a build
 server's run, or the start of a shell. Pure.
 
-They are told by their names, in any spelling that some filesystem takes for the same: case, width of letters,
+They are recognised by their names, in any spelling that some filesystem takes for the same: case, width of letters,
 characters without a shape (HFS+), trailing dots and blanks, streams (`name:stream`) and short names (`VSCODE~1`) of
 Windows. Files that run only when the person runs them (a Makefile, a test) are not among them.
 """

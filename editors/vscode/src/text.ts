@@ -1,6 +1,6 @@
 /** Numbers and sentences for people. Pure. */
 
-/** Told where the bridge's own notice (the same sentence) cannot be shown beside the answer. */
+/** Reported where the bridge's own notice (the same sentence) cannot be shown beside the answer. */
 export const REPEATED = 'The answer began to repeat itself and was ended. Send a message to go on.';
 
 /** Tokens and other counts, with thousands marked. */

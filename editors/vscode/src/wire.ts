@@ -195,7 +195,7 @@ export interface Library {
   folder: string;
 }
 
-/** What holds the slot. `mine`: it is this window. `fraction` is 0 to 1, or null when it cannot be told. */
+/** What holds the slot. `mine`: it is this window. `fraction` is 0 to 1, or null when it cannot be determined. */
 export interface Busy {
   operation: string;
   stage: string;
@@ -589,7 +589,7 @@ export interface Reply {
 
 /**
  * `modeld/progress`: long work on the slot or the library, whoever started it. `fraction` is 0 to 1, null when it
- * cannot be told; `done`: it has ended.
+ * cannot be determined; `done`: it has ended.
  */
 export interface Progress {
   operation: Operation;

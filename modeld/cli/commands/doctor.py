@@ -42,7 +42,7 @@ def look() -> tuple[Settings, list[Finding], api.Status | None, DataRoot | None]
         return settings, found, None, None
     from modeld.doctor import runtime as running
 
-    told, status = anyio.run(running.all_of, root, settings)
+    live, status = anyio.run(running.all_of, root, settings)
     resident = status is not None and status.active is not None
-    found += [*environment.sockets(root), *environment.memory_and_models(root, settings, resident=resident), *told]
+    found += [*environment.sockets(root), *environment.memory_and_models(root, settings, resident=resident), *live]
     return settings, found, status, root

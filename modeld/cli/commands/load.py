@@ -42,14 +42,14 @@ def main(options: argparse.Namespace) -> int:
 
 
 async def _load(connection: Connection, options: argparse.Namespace, progress: Progress) -> api.LoadResult:
-    told: list[str] = []
+    announced: list[str] = []
 
     def seen(event: api.Event) -> None:
-        if isinstance(event, api.Loading) and event.unloads and not told and not options.json:
+        if isinstance(event, api.Loading) and event.unloads and not announced and not options.json:
             # said when it is about to happen: the model was found, checked and has room
-            told.append(f"{switch_sentence(event.unloads, event.model)}.")
+            announced.append(f"{switch_sentence(event.unloads, event.model)}.")
             progress.end()
-            print(told[0], flush=True)
+            print(announced[0], flush=True)
         show_event(progress, event)
 
     busy, wait = on_busy(options)

@@ -32,8 +32,8 @@ def main(options: argparse.Namespace) -> int:
     if options.json:
         print_json(result)
     else:
-        told = lined(result)
-        print(f"Added {told.name} ({size_text(told.size_bytes)}): {told.path}")
+        added = lined(result)
+        print(f"Added {added.name} ({size_text(added.size_bytes)}): {added.path}")
         if asked is None:
             start, install = called("modeld"), called("acp-bridge")
             print(f"Next: `{start} start`, then `{install} install zed` (or jetbrains, vscode, neovim).")

@@ -38,11 +38,11 @@ def main(arguments: list[str]) -> int:
     try:
         return serve(backend, quiet=quiet, arguments=["serve", *arguments])
     except Exception as error:
-        return _told(sole(error))
+        return _report_failure(sole(error))
 
 
-def _told(error: BaseException) -> int:
-    """One line for what people can mend; anything else is a defect of ours, told by its calls alone."""
+def _report_failure(error: BaseException) -> int:
+    """One line for what people can mend; anything else is a defect of ours, reported by its calls alone."""
     from shared.diagnosis.defect import frames, report
     from shared.endpoint.faults import EndpointError
 

@@ -57,7 +57,7 @@ async def _running(context: Context) -> Connection | None:
     does not answer is not started over.
     """
     deadline = anyio.current_time() + context.settings.shutdown_drain + ENDING_SECONDS + READY_SECONDS
-    told = False
+    reported = False
     while True:
         found = await anyio.to_thread.run_sync(survey, context.root)
         ending: Target | None = None
@@ -74,8 +74,8 @@ async def _running(context: Context) -> Connection | None:
                 continue  # proven: nobody listens there
         left = deadline - anyio.current_time()
         if ending is not None and left > 0:
-            if not told:
-                told = True
+            if not reported:
+                reported = True
                 print(f"modeld: pid {ending.pid} is ending; waiting for it", file=sys.stderr)
             if await gone(context, ending, left):
                 await _back(context, ending)
@@ -116,16 +116,16 @@ async def _back(context: Context, ended: Target) -> None:
 async def _mended(context: Context) -> Connection | None:
     """Somebody who lives behind a record that cannot be read: it is waited for until it has written it anew."""
     deadline = anyio.current_time() + PULSE_SECONDS + _MEND_GRACE
-    told = False
+    reported = False
     while anyio.current_time() < deadline:
         try:
             names = await anyio.to_thread.run_sync(presence.illegible, context.root, time.time(), PULSE_SECONDS * 2)
         except OSError:
             return None  # the start itself says what is wrong with the root
         if not names:
-            return await _running(context) if told else None
-        if not told:
-            told = True
+            return await _running(context) if reported else None
+        if not reported:
+            reported = True
             print("modeld: a record is damaged; waiting for its modeld to write it anew", file=sys.stderr)
         await anyio.sleep(_MEND_POLL)
     return await _running(context)

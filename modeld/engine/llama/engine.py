@@ -208,7 +208,7 @@ class LlamaEngine:
         encoder, prompt, start = required(self._image_encoder), self._prompt, len(lane.state.tokens)
         total, seen = len(prompt), start
 
-        def told(count: int) -> bool:
+        def on_batch(count: int) -> bool:
             nonlocal seen
             seen += count
             self._threads.computed(count)
@@ -216,7 +216,7 @@ class LlamaEngine:
             return not self._abort
 
         chunk, place = encoder.encode(prompt[start], self._abort, lambda: progress(start, total)), start - self._behind
-        if done := encoder.decode(self._native_of().context, chunk, lane.sequence, place, told):
+        if done := encoder.decode(self._native_of().context, chunk, lane.sequence, place, on_batch):
             self._proven = self._warm_of().memory.settle(lane)
             if done == _ABORTED:
                 raise Aborted

@@ -57,11 +57,11 @@ class LoadedContext:
         api, identity = self.api, self._request.identity
         params = api.llama_model_default_params()
 
-        def told(fraction: float, _: object) -> bool:
+        def on_progress(fraction: float, _: object) -> bool:
             progress(fraction)
             return not abort
 
-        callback = api.llama_progress_callback(told)
+        callback = api.llama_progress_callback(on_progress)
         set_fields(params, progress_callback=callback, vocab_only=self._request.vocabulary_only)
         if self._dry:
             set_fields(params, no_alloc=True, load_mode=api.LLAMA_LOAD_MODE_NONE)  # no other mode goes with it

@@ -32,7 +32,7 @@ class Retold:
     def __init__(self, tokenize: Tokenize, marks: Mapping[int, str]) -> None:
         self._tokenize = tokenize
         self._marks = {token: text for token, text in marks.items() if text}
-        self._told: list[SentTokens] = []
+        self._sent: list[SentTokens] = []
         self._lock = threading.Lock()
 
     def tokens(self, text: str) -> list[int]:
@@ -40,23 +40,23 @@ class Retold:
         if len(text) < LEAST_CHARACTERS:
             return self._tokenize(text)
         with self._lock:
-            told = list(self._told)
-        found = max((self._known(one, text) for one in told), key=lambda known: known[0], default=(0, []))
+            sent = list(self._sent)
+        found = max((self._known(one, text) for one in sent), key=lambda known: known[0], default=(0, []))
         at, before = found
         tokens = [*before, *self._tokenize(text[at:])]
         self._remember(text, tokens)
         return tokens
 
-    def _known(self, told: SentTokens, text: str) -> tuple[int, Sequence[int]]:
-        """Where in `text` the last mark stands up to which all is told, and the ids before it."""
-        mark = self._marks[told.mark]
-        at = told.text.rfind(mark, 0, common_prefix(told.text, text))
+    def _known(self, sent: SentTokens, text: str) -> tuple[int, Sequence[int]]:
+        """Where in `text` the last mark stands up to which all was sent, and the ids before it."""
+        mark = self._marks[sent.mark]
+        at = sent.text.rfind(mark, 0, common_prefix(sent.text, text))
         if at <= 0:
             return 0, []
         place = -1
-        for _ in range(told.text.count(mark, 0, at) + 1):
-            place = told.tokens.index(told.mark, place + 1)
-        return at, told.tokens[:place]
+        for _ in range(sent.text.count(mark, 0, at) + 1):
+            place = sent.tokens.index(sent.mark, place + 1)
+        return at, sent.tokens[:place]
 
     def _remember(self, text: str, tokens: list[int]) -> None:
         for mark, written in self._marks.items():
@@ -64,7 +64,7 @@ class Retold:
             if count and count == text.count(written):
                 break
         else:
-            return  # it has no end that can be told from its text
+            return  # it has no end that can be distinguished from its text
         with self._lock:
-            older = [one for one in self._told if not text.startswith(one.text)]
-            self._told = [*older[-(MOST - 1) :], SentTokens(text, tokens, mark)]
+            older = [one for one in self._sent if not text.startswith(one.text)]
+            self._sent = [*older[-(MOST - 1) :], SentTokens(text, tokens, mark)]

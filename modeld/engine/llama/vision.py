@@ -41,7 +41,7 @@ class ImageEncoder:
         self._batch = batch
         self._abort: AbortFlag | None = None
         self._alive: Callable[[], None] = _nothing
-        self._told, self._nodes = 0.0, 0
+        self._reported_at, self._nodes = 0.0, 0
         self._shown: dict[int, tuple[PromptImage, int]] = {}
         self._opened: tuple[bytes, Any] | None = None
         self.mark = f"<__media_{secrets.token_hex(8)}__>"
@@ -116,10 +116,10 @@ class ImageEncoder:
 
     def _tokenized(self, text: str, bitmaps: Sequence[Any], images: Sequence[PromptImage]) -> Any:
         mtmd, data = self._mtmd, text.encode("utf-8", "replace")
-        told = mtmd.mtmd_input_text(text=data, text_len=len(data), add_special=False, parse_special=True)
+        prompt = mtmd.mtmd_input_text(text=data, text_len=len(data), add_special=False, parse_special=True)
         given = (mtmd.mtmd_bitmap_p_ctypes * len(bitmaps))(*bitmaps)
         chunks = mtmd.mtmd_input_chunks_init()
-        if mtmd.mtmd_tokenize(self._context, chunks, ctypes.byref(told), given, len(bitmaps)) != 0:
+        if mtmd.mtmd_tokenize(self._context, chunks, ctypes.byref(prompt), given, len(bitmaps)) != 0:
             mtmd.mtmd_input_chunks_free(chunks)
             sizes = ", ".join(f"{one.width} x {one.height}" for one in images)
             raise ImageUnusable(reason=f"the projector refuses it ({sizes} pixels)", index=images[0].index)
@@ -154,7 +154,7 @@ class ImageEncoder:
         Raises ImageUnusable, Aborted.
         """
         image, part = self._shown[first]
-        self._abort, self._alive, self._told = abort, alive, time.monotonic()
+        self._abort, self._alive, self._reported_at = abort, alive, time.monotonic()
         try:
             chunk = self._chunk(image, part)
             if abort:
@@ -193,16 +193,16 @@ class ImageEncoder:
         finally:
             mtmd.mtmd_bitmap_free(bitmap)
 
-    def decode(self, context: Any, chunk: Any, sequence: int, start: int, told: Callable[[int], bool]) -> int:
+    def decode(self, context: Any, chunk: Any, sequence: int, start: int, on_batch: Callable[[int], bool]) -> int:
         """Evaluate what was encoded last, from position `start` of a lane on; llama_decode's answer.
 
-        `told` hears of the tokens of each batch and answers whether to go on. On any answer but 0 some batches may
+        `on_batch` hears of the tokens of each batch and answers whether to go on. On any answer but 0 some batches may
         lie in the memory.
         """
         mtmd, after = self._mtmd, self._mtmd.llama_cpp.llama_pos()
 
         def batch(view: Any, _: object) -> int:
-            return 0 if told(view.contents.n_tokens) else _STOPPED
+            return 0 if on_batch(view.contents.n_tokens) else _STOPPED
 
         callback = mtmd.mtmd_helper_post_decode_callback(batch)
         embedding = mtmd.mtmd_get_output_embd(self._context)
@@ -217,8 +217,8 @@ class ImageEncoder:
             self._nodes += 1
             return self._nodes % _NODES == 0
         now = time.monotonic()
-        if now - self._told > _ALIVE:
-            self._told = now
+        if now - self._reported_at > _ALIVE:
+            self._reported_at = now
             self._alive()
         return not self._abort
 

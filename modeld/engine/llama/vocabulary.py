@@ -29,7 +29,7 @@ class Vocabulary:
         return pointer
 
     def tokenize(self, text: str, special: bool) -> list[int]:
-        """Ids of `text`; nothing is added in front or behind. With `special`, what was told before is known."""
+        """Ids of `text`; nothing is added in front or behind. With `special`, what was sent before is known."""
         return self._retold.tokens(text) if special else self._ids(text, False)
 
     def _ids(self, text: str, special: bool) -> list[int]:

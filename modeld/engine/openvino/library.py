@@ -70,5 +70,5 @@ def properties(threads: int, kv_type: str) -> dict[str, str]:
 def reason_of(error: BaseException) -> str:
     """The last line that says something: native messages begin with check texts and paths of their build."""
     lines = [_PLACE.sub("", line).strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "/src/" not in line and not line.startswith("Check '")]
-    return (told or lines or [type(error).__name__])[-1][:300]
+    useful = [line for line in lines if "/src/" not in line and not line.startswith("Check '")]
+    return (useful or lines or [type(error).__name__])[-1][:300]

@@ -100,7 +100,7 @@ class Vocabulary:
         return count if count < _PROBE_WORDS else None
 
     def _find_control(self) -> frozenset[int]:
-        """Tokens that the detokenizer leaves out when told to skip special ones."""
+        """Tokens that the detokenizer leaves out when asked to skip special ones."""
         each = [[token] for token in range(self.size)]
         shown = self._tokenizer.decode(each, skip_special_tokens=True)
         whole = self._tokenizer.decode(each, skip_special_tokens=False)

@@ -86,7 +86,7 @@ def hidden_reason(entries: Iterable[ModelEntry], live: Live) -> str:
 
 
 def _unusable(entries: Iterable[ModelEntry], live: Live) -> str:
-    """Why no model that is here can run under any backend, told of the first; "" when one can, or there is none."""
+    """Why no model that is here can run under any backend, naming the first; "" when one can, or there is none."""
     models = [entry for entry in entries if entry.kind == "model"]
     reasons = [entry.problem or live.rejected.get(entry.digest, "") for entry in models]
     if not live.servable.backend or not models or not all(reasons):

@@ -123,8 +123,8 @@ def _kv(xml: _Xml, text: dict[str, Any], layers: int, width: int) -> tuple[KvSpa
 
 def _tokens(configs: Sequence[dict[str, Any]], info: dict[str, str], tokenizer: dict[str, Any]) -> SpecialTokens:
     """Ids from the last of the configs that tells them, else what the tokenizer's IR says."""
-    told = {key: int(value) for key, value in info.items() if key.endswith("_id") and value.isdigit()}
-    stated = told | {key: value for one in configs for key, value in one.items() if value is not None}
+    ids_of_ir = {key: int(value) for key, value in info.items() if key.endswith("_id") and value.isdigit()}
+    stated = ids_of_ir | {key: value for one in configs for key, value in one.items() if value is not None}
     eos = stated.get("eos_token_id")
     several = [_id(item) for item in eos] if isinstance(eos, list) else [_id(eos)]
     ids = [item for item in several if item is not None]

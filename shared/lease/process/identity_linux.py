@@ -50,7 +50,7 @@ def boot_id() -> str:
 
 
 def pid_namespace() -> str:
-    """The pid namespace, and the time namespace, since start times are told relative to it."""
+    """The pid namespace, and the time namespace, since start times are reported relative to it."""
     names = []
     for kind in ("pid", "time"):
         try:

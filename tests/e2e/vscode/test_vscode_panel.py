@@ -54,9 +54,9 @@ def test_the_name_of_a_file_is_neither_a_link_nor_an_icon(scripted: Home, window
         window.until(lambda: "Fix it" in rows.inner_text(), "our picker has the broken file")
         assert rows.locator(".codicon-alert").count() == 0
         rows.locator(".monaco-list-row", has_text="Fix it").first.click()
-        told = window.toast("cannot be used")
+        reported = window.toast("cannot be used")
         window.shot("panel-7-broken-file")
-        assert "[Fix it] (command:workbench.action.terminal.new) $ (alert)" in told
+        assert "[Fix it] (command:workbench.action.terminal.new) $ (alert)" in reported
         assert window.page.locator(".notification-list-item-message a").count() == 0
     finally:
         broken.unlink()

@@ -40,7 +40,7 @@ def another(editor: Editor) -> Iterator[Home]:
         yield home
 
 
-def _told_once(window: Window, sentence: str, name: str) -> str:
+def _reported_once(window: Window, sentence: str, name: str) -> str:
     """One notification says it, and so does the status bar; the entries stay; typing raises no other."""
     toast = window.toast(sentence)
     window.shot(f"trouble-{name.replace(' ', '-')}")
@@ -66,12 +66,12 @@ def _told_once(window: Window, sentence: str, name: str) -> str:
         ("nowhere", "There is no Python at", "Choose Python"),
     ],
 )
-def test_each_wrong_interpreter_is_told_once_with_a_way_out(
+def test_each_wrong_interpreter_is_reported_once_with_a_way_out(
     editor: Editor, window: Window, odd: Path, kind: str, sentence: str, way: str
 ) -> None:
     python = odd / "nowhere" / "python" if kind == "nowhere" else stub(odd, kind)
     editor.configure(**{"modeld.python": str(python)})
-    assert way in _told_once(window, sentence, kind)
+    assert way in _reported_once(window, sentence, kind)
 
 
 def test_a_repaired_setting_is_taken_up_at_an_odd_path(editor: Editor, window: Window, odd: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_repaired_setting_is_taken_up_at_an_odd_path(editor: Editor, window: W
 
 
 @pytest.mark.core_editor
-def test_a_modeld_that_was_never_started_is_told_with_the_way_to_start_it(
+def test_a_modeld_that_was_never_started_is_reported_with_the_way_to_start_it(
     editor: Editor, window: Window, another: Home
 ) -> None:
     with editor.world(another):
@@ -95,7 +95,7 @@ def test_a_modeld_that_was_never_started_is_told_with_the_way_to_start_it(
     window.until(lambda: "alpha" in window.picked(), "the world of before")
 
 
-def test_a_modeld_of_another_protocol_is_told_with_what_to_upgrade(
+def test_a_modeld_of_another_protocol_is_reported_with_what_to_upgrade(
     editor: Editor, window: Window, another: Home, tmp_path: Path
 ) -> None:
     far = OtherVersion(tmp_path / "far", "9.0.0", protocol=(7, 7))
@@ -113,7 +113,9 @@ def test_a_modeld_of_another_protocol_is_told_with_what_to_upgrade(
         far.run("stop", **another.environ)
 
 
-def test_an_older_modeld_serves_and_is_told_once(editor: Editor, window: Window, another: Home, tmp_path: Path) -> None:
+def test_an_older_modeld_serves_and_is_reported_once(
+    editor: Editor, window: Window, another: Home, tmp_path: Path
+) -> None:
     near = OtherVersion(tmp_path / "near", "0.0.9")
     started = near.run("start", "--backend", "scripted", **another.environ)
     assert started.returncode == 0, started.stderr

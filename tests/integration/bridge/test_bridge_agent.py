@@ -111,7 +111,7 @@ async def test_a_whole_editing_task(agent: Bench) -> None:
         assert "run/hold" in daemon.methods
 
 
-async def test_a_rejected_edit_is_told_and_the_turn_goes_on(agent: Bench) -> None:
+async def test_a_rejected_edit_is_reported_and_the_turn_goes_on(agent: Bench) -> None:
     async with running(agent) as daemon, bridge(agent) as client:
         scripted(daemon, [EDIT, ("read_file", {"path": "app.py"})], "As you wish.")
         session = await begin(client, agent)
@@ -173,15 +173,15 @@ async def test_too_many_rounds_are_said_truly(agent: Bench, monkeypatch: pytest.
         assert (await client.prompt(session, "look"))["stopReason"] == "max_turn_requests"
 
 
-async def test_an_unknown_tool_and_bad_arguments_are_told(agent: Bench) -> None:
+async def test_an_unknown_tool_and_bad_arguments_are_reported(agent: Bench) -> None:
     async with running(agent) as daemon, bridge(agent) as client:
         scripted(daemon, [("fly", {}), ("read_file", {"path": "../x"}), ("read_file", {})], "Sorry.")
         session = await begin(client, agent)
         await client.prompt(session, "look")
-        told = [message["content"] for message in daemon.turns[-1].messages if message["role"] == "tool"]
-        assert "there is no tool fly" in told[0]
-        assert "outside of the workspace" in told[1]
-        assert "`path` is needed" in told[2]
+        reported = [message["content"] for message in daemon.turns[-1].messages if message["role"] == "tool"]
+        assert "there is no tool fly" in reported[0]
+        assert "outside of the workspace" in reported[1]
+        assert "`path` is needed" in reported[2]
 
 
 async def test_a_cancel_while_the_user_is_asked(agent: Bench) -> None:
@@ -253,7 +253,7 @@ async def test_the_editors_files_and_terminal_are_used(agent: Bench) -> None:
         assert "1 failed" in str([update for _, update in client.updates if update["sessionUpdate"] == "tool_call"])
 
 
-async def test_an_editor_that_does_not_answer_is_told_to_the_model(
+async def test_an_editor_that_does_not_answer_is_reported_to_the_model(
     agent: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("acp_bridge.faces.acp.editor.EDITOR_LIMIT_S", 0.05)

@@ -34,7 +34,7 @@ WORDS = scaled(60)
 
 
 class Seen(list[tuple[str, Update]]):
-    """The updates of a client; the hook is told of each one that belongs to the turn, requests included."""
+    """The updates of a client; the hook is informed of each one that belongs to the turn, requests included."""
 
     def __init__(self) -> None:
         super().__init__()

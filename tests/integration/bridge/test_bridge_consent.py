@@ -79,7 +79,7 @@ def titles(client: Any) -> list[str]:
     return [params["toolCall"]["title"] for _, params in client.asked]
 
 
-def told(daemon: FakeDaemon) -> list[str]:
+def reported(daemon: FakeDaemon) -> list[str]:
     return [message["content"] for message in daemon.turns[-1].messages if message["role"] == "tool"]
 
 
@@ -106,8 +106,8 @@ async def test_always_for_one_line_deletes_nothing_else(agent: Bench) -> None:
         ]
         assert (outside / "kept").read_text() == "kept"
         assert not (work / "build").exists(), "what was allowed was done"
-        assert "mine" in told(daemon)[4], "and the same line again was not asked"
-        assert "kept" not in "".join(told(daemon)[3:4])
+        assert "mine" in reported(daemon)[4], "and the same line again was not asked"
+        assert "kept" not in "".join(reported(daemon)[3:4])
 
 
 async def test_settings_of_git_are_asked_for_in_auto_mode_and_are_not_run_unasked(agent: Bench) -> None:
@@ -130,7 +130,7 @@ async def test_settings_of_git_are_asked_for_in_auto_mode_and_are_not_run_unaske
         assert [len(params["options"]) for _, params in client.asked] == [3, 2, 2], "there is no always for it"
         assert (work / "app.py").read_text() == "x", "a plain file is written unasked"
         assert (work / ".git" / "config").read_text() == evil
-        assert "?? app.py" in told(daemon)[4]
+        assert "?? app.py" in reported(daemon)[4]
         assert not (work / "made").exists()
 
 
@@ -164,7 +164,7 @@ async def test_a_parent_that_became_a_link_while_the_person_was_asked(agent: Ben
 
         client.answer = swap
         await client.prompt(await begin(client, agent), "write")
-        assert "src was replaced after it was checked" in told(daemon)[0]
+        assert "src was replaced after it was checked" in reported(daemon)[0]
         assert os.listdir(outside) == ["kept"]
 
 
@@ -193,8 +193,8 @@ async def test_an_editor_that_cannot_ask_is_not_a_user_who_rejected(
     async with running(agent) as daemon, bridge(agent) as client:
         calling(daemon, call)
         await client.prompt(await begin(client, agent), "go")
-        assert "this editor cannot ask for permission" in told(daemon)[0]
-        assert "rejected" not in told(daemon)[0]
+        assert "this editor cannot ask for permission" in reported(daemon)[0]
+        assert "rejected" not in reported(daemon)[0]
         assert "this editor cannot ask" in json.dumps([update for _, update in client.updates])
         assert os.listdir(agent.folder / "work") == []
 
@@ -209,7 +209,7 @@ async def test_an_answer_that_cannot_be_understood_allows_nothing(agent: Bench, 
 
         client.answer = odd
         await client.prompt(await begin(client, agent), "go")
-        assert told(daemon)[0].startswith("Error: ")
+        assert reported(daemon)[0].startswith("Error: ")
         assert os.listdir(agent.folder / "work") == []
 
 
@@ -253,8 +253,8 @@ async def test_commands_are_not_given_the_keys_of_providers(cluster: Bench) -> N
         calling(daemon, run("env"), run("env && true"))
         client.answer = answering("allow_once", "allow_once")
         await client.prompt(await begin(client, cluster), "go")
-        assert "marked-secret" not in "".join(told(daemon))
-        assert all("PLAIN_VARIABLE=kept" in text for text in told(daemon))
+        assert "marked-secret" not in "".join(reported(daemon))
+        assert all("PLAIN_VARIABLE=kept" in text for text in reported(daemon))
 
 
 async def test_nor_where_an_entry_of_the_file_is_wrong(cluster: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +265,7 @@ async def test_nor_where_an_entry_of_the_file_is_wrong(cluster: Bench, monkeypat
         calling(daemon, run("env"))
         client.answer = answering("allow_once")
         await client.prompt(await begin(client, cluster), "go")
-        assert "marked" not in "".join(told(daemon))
+        assert "marked" not in "".join(reported(daemon))
 
 
 async def test_terminals_of_the_editor_get_the_keys_emptied_and_the_program_that_was_looked_at(cluster: Bench) -> None:

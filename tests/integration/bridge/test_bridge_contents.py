@@ -1,4 +1,4 @@
-"""What a message may hold and what a model is told: images, refusals, the system message, tools on and off, plans."""
+"""What a message may hold and what a model gets: images, refusals, the system message, tools on and off, plans."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ async def test_a_larger_window_takes_a_larger_file(bench: Bench) -> None:
         assert "too large" not in client.text()
 
 
-async def test_a_refusal_is_told_and_taken_out_of_what_follows(bench: Bench) -> None:
+async def test_a_refusal_is_reported_and_taken_out_of_what_follows(bench: Bench) -> None:
     async with running(bench) as daemon, bridge(bench) as client:
         await client.initialize()
         session = await client.new()

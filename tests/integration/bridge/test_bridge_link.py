@@ -41,7 +41,7 @@ async def test_a_connection_that_ended_before_it_was_watched_is_lost(bench: Benc
             await daemon.link()
         assert not daemon.connected
         assert daemon.status is None
-        assert heard[0] is False, "told before anybody was looked for"
+        assert heard[0] is False, "reported before anybody was looked for"
         group.cancel_scope.cancel()
 
 
@@ -68,12 +68,12 @@ async def test_the_first_looks_behind_a_lost_connection_come_soon(bench: Bench) 
     asleep = Settings(away_check=3600.0)
     daemon = Daemon(bench.records.dialler(), asleep, SystemClock(), lambda: api.ClientInfo(name="tester", pid=1))
     seen: list[str] = []
-    told = anyio.Event()
+    reported = anyio.Event()
 
     def changed() -> None:
         seen.append(daemon.detection.state)
         if seen[-1] == "restarting":
-            told.set()
+            reported.set()
 
     daemon.on_change(changed)
     async with anyio.create_task_group() as group:
@@ -89,7 +89,7 @@ async def test_the_first_looks_behind_a_lost_connection_come_soon(bench: Bench) 
             assert seen == ["running", "running"]
         bench.records.detection = Detection(state="restarting", last_seen=0.0)
         with anyio.fail_after(10):
-            await told.wait()
+            await reported.wait()
         group.cancel_scope.cancel()
 
 

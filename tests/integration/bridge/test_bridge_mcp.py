@@ -66,7 +66,7 @@ async def begin(client: Any, bench: Bench, *servers: dict[str, Any], **capabilit
     return str(made["sessionId"])
 
 
-def told(daemon: FakeDaemon) -> list[str]:
+def reported(daemon: FakeDaemon) -> list[str]:
     return [message["content"] for message in daemon.turns[-1].messages if message["role"] == "tool"]
 
 
@@ -95,8 +95,8 @@ async def test_stdio_servers_and_their_end_with_the_session(bench: Bench) -> Non
         session = await begin(client, bench, ECHO, broken, silent, older)
         await client.prompt(session, "use the server")
         assert {"echo_look", "echo_change", "read_file"} <= offered(daemon)
-        assert told(daemon)[:2] == ["> hi", "changed x"]
-        assert told(daemon)[2].startswith("Error: Error executing tool fail")
+        assert reported(daemon)[:2] == ["> hi", "changed x"]
+        assert reported(daemon)[2].startswith("Error: Error executing tool fail")
         asked = [params["toolCall"]["title"] for _, params in client.asked]
         assert asked == ["echo: look", "echo: change", "echo: fail"]
         said = client.text()
@@ -149,7 +149,7 @@ async def test_two_servers_of_one_name(bench: Bench) -> None:
         second = {**ECHO, "env": [{"name": "PREFIX", "value": "second "}]}
         await client.prompt(await begin(client, bench, ECHO, second), "hi")
         assert {"echo_look", "echo_look_2"} <= offered(daemon)
-        assert told(daemon) == ["> hi", "second hi"]
+        assert reported(daemon) == ["> hi", "second hi"]
 
 
 async def test_http_servers(bench: Bench, http_server: str) -> None:
@@ -163,7 +163,7 @@ async def test_http_servers(bench: Bench, http_server: str) -> None:
         assert answer["agentCapabilities"]["mcpCapabilities"]["http"] is True
         session = await begin(client, bench, good, locked, nobody)
         await client.prompt(session, "use the server")
-        assert told(daemon) == ["hi", "changed x"]
+        assert reported(daemon) == ["hi", "changed x"]
         assert {"web_look", "web_paint"} <= offered(daemon)
         assert not [name for name in offered(daemon) if name.startswith(("locked", "nobody"))]
         for name in ("locked", "nobody"):
@@ -188,8 +188,8 @@ async def test_what_a_server_asks_the_user_is_a_form_of_the_editor(bench: Bench)
 
         client.answer = answer
         await client.prompt(session, "paint")
-        assert told(daemon)[0] == "painted blue"
-        assert told(daemon)[1].startswith("not painted: decline")
+        assert reported(daemon)[0] == "painted blue"
+        assert reported(daemon)[1].startswith("not painted: decline")
 
 
 async def test_a_cancel_ends_the_form_too(bench: Bench) -> None:
@@ -225,5 +225,5 @@ async def test_an_editor_without_forms_is_not_asked(bench: Bench) -> None:
         calling(daemon, ("echo_paint", "{}"))
         session = await begin(client, bench, ECHO)
         await client.prompt(session, "paint")
-        assert told(daemon)[0].startswith("Error: ")
+        assert reported(daemon)[0].startswith("Error: ")
         assert [method for method, _ in client.asked] == ["session/request_permission"], "no form"

@@ -67,7 +67,7 @@ async def begin(
     return session
 
 
-def told(daemon: FakeDaemon) -> list[str]:
+def reported(daemon: FakeDaemon) -> list[str]:
     return [message["content"] for message in daemon.turns[-1].messages if message["role"] == "tool"]
 
 
@@ -85,9 +85,9 @@ async def test_a_tool_that_is_called_like_a_built_in_one_does_not_take_its_place
                 ("read_file_2", "{}"), ("run_command_2", "{}"))  # fmt: skip
         session = await begin(client, bench, server("read", "file"), server("run", "command"))
         await client.prompt(session, "go")
-        assert "the real file" in told(daemon)[0]
-        assert "really" in told(daemon)[1]
-        assert told(daemon)[2:] == ["read file", "run command"], "under the other name it is the server's"
+        assert "the real file" in reported(daemon)[0]
+        assert "really" in reported(daemon)[1]
+        assert reported(daemon)[2:] == ["read file", "run command"], "under the other name it is the server's"
         assert titles(client) == ["`echo really`", "read: file", "run: command"], "each asked for, whatever it says"
         assert len(offered(daemon)) == len(set(offered(daemon)))
 
@@ -108,7 +108,7 @@ async def test_no_name_is_there_twice_and_each_tool_is_reached(bench: Bench) -> 
                         "s_a_2", "read_file_2", "s_a_2_2"]  # fmt: skip
         calling(daemon, *[(name, "{}") for name in ours])
         await client.prompt(session, "go")
-        assert told(daemon) == ["s a", "s b", f"s {long}", f"s {long}x", f"s {long}y", "s x.y", "s x/y", "s édit",
+        assert reported(daemon) == ["s a", "s b", f"s {long}", f"s {long}x", f"s {long}y", "s x.y", "s x/y", "s édit",
                                 "s a", "read file", "s_a 2"]  # fmt: skip
 
 
@@ -141,12 +141,12 @@ async def test_a_hint_of_the_server_lowers_nothing(bench: Bench, annotations: di
         for mode in ("code", "auto"):
             session = await begin(client, bench, server("s", tool), answer="reject_once", mode=mode)
             await client.prompt(session, "go")
-            assert "the user rejected this" in told(daemon)[0]
+            assert "the user rejected this" in reported(daemon)[0]
         assert titles(client) == ["s: rm all"] * 2
         session = await begin(client, bench, server("s", tool), mode="ask")
         await client.prompt(session, "go")
         assert "s_rm_all" not in offered(daemon)
-        assert "ask mode" in told(daemon)[0]
+        assert "ask mode" in reported(daemon)[0]
         assert len(client.asked) == 2
 
 
@@ -158,7 +158,7 @@ async def test_the_pages_of_a_list_are_all_read(bench: Bench) -> None:
         assert [name for name in offered(daemon) if name.startswith("s_")] == [
             f"s_p{page}t{tool}" for page in range(5) for tool in range(3)
         ]
-        assert told(daemon) == ["s p4t2"]
+        assert reported(daemon) == ["s p4t2"]
         assert "MCP server" not in client.text()
 
 
@@ -209,7 +209,7 @@ async def test_a_server_that_ends_is_said_and_no_longer_offered(bench: Bench) ->
         calling(daemon, ("s_a", "{}"))
         session = await begin(client, bench, server("s", "a", dies=True), server("good", "x"))
         await client.prompt(session, "go")
-        assert told(daemon)[0].startswith("Error:")
+        assert reported(daemon)[0].startswith("Error:")
         assert "s_a" in offered(daemon)
         live = bench.core.conversations.get(session)
         with anyio.fail_after(10):

@@ -50,7 +50,7 @@ def test_initialize_imports_nothing_heavy(world: World) -> None:
         editor.initialize()
         until(lambda: listing.exists() and listing.read_text(), "the list of modules")
     loaded = set(json.loads(listing.read_text()))
-    assert {"asyncio", "shared.protocol.peer", "acp_bridge.faces.acp.server"} <= loaded, "the probe told too early"
+    assert {"asyncio", "shared.protocol.peer", "acp_bridge.faces.acp.server"} <= loaded, "the probe reported too early"
     ours = [name for name in HEAVY if name.partition(".")[0] in ("shared", "acp_bridge")]
     assert all(importlib.util.find_spec(name) for name in ours), "a name of the list is nobody's"
     found = [name for name in HEAVY if name in loaded]
@@ -77,7 +77,7 @@ def test_end_of_input_before_anything(world: World) -> None:
         assert editor.close() == 0
 
 
-def test_a_setting_that_cannot_be_used_is_told_to_the_editor(world: World) -> None:
+def test_a_setting_that_cannot_be_used_is_reported_to_the_editor(world: World) -> None:
     with world.bridge(MODELD_LEASE_TTL="soon") as editor:
         with pytest.raises(BridgeError, match="MODELD_LEASE_TTL"):
             editor.initialize()

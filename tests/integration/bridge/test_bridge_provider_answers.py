@@ -123,9 +123,9 @@ def texts() -> dict[str, Case]:
 
 def framing() -> dict[str, Case]:
     """How events are written."""
-    told = (chunk(content="Hel"), chunk(content="lo"), chunk("stop"))
-    plain = data(*told)
-    long = json.dumps(told[0], indent=1).replace("\n", "\ndata: ")
+    reported = (chunk(content="Hel"), chunk(content="lo"), chunk("stop"))
+    plain = data(*reported)
+    long = json.dumps(reported[0], indent=1).replace("\n", "\ndata: ")
     found = {
         f"pieces of {size} bytes": Case([plain[at : at + size] for at in range(0, len(plain), size)], "Hello")
         for size in (1, 2, 3, 5, 8, 13, 64)
@@ -139,25 +139,27 @@ def framing() -> dict[str, Case]:
     }
     return {
         **found,
-        "CRLF": Case(data(*told, end="\r\n\r\n"), "Hello"),
-        "CR": Case(data(*told, end="\r\r"), "Hello"),
-        "CRLF in single bytes": Case([bytes([one]) for one in data(*told, end="\r\n\r\n")], "Hello"),
+        "CRLF": Case(data(*reported, end="\r\n\r\n"), "Hello"),
+        "CR": Case(data(*reported, end="\r\r"), "Hello"),
+        "CRLF in single bytes": Case([bytes([one]) for one in data(*reported, end="\r\n\r\n")], "Hello"),
         "no blank behind the colon": Case(plain.replace(b"data: ", b"data:"), "Hello"),
-        "data of several lines": Case(data(f"data: {long}", *told[1:]), "Hello"),
-        "comments": Case(data(": ping", *told[:1], ":", ": OPENROUTER PROCESSING", *told[1:]), "Hello"),
+        "data of several lines": Case(data(f"data: {long}", *reported[1:]), "Hello"),
+        "comments": Case(data(": ping", *reported[:1], ":", ": OPENROUTER PROCESSING", *reported[1:]), "Hello"),
         "names and numbers of events": Case(
-            data("event: message\nid: 1\nretry: 5", *(f"id: {n}\ndata: {json.dumps(c)}" for n, c in enumerate(told))),
+            data(
+                "event: message\nid: 1\nretry: 5", *(f"id: {n}\ndata: {json.dumps(c)}" for n, c in enumerate(reported))
+            ),
             "Hello",
         ),
-        "an unknown event": Case(data('event: ping\ndata: {"type": "ping"}', *told), "Hello"),
+        "an unknown event": Case(data('event: ping\ndata: {"type": "ping"}', *reported), "Hello"),
         "a byte order mark": Case(b"\xef\xbb\xbf" + plain, "Hello"),
         "no end behind the last line": Case(plain.removesuffix(b"\n\n") + b"\n\n", "Hello"),
-        "no DONE": Case(data(*told, done=False), "Hello"),
+        "no DONE": Case(data(*reported, done=False), "Hello"),
         "DONE, and the connection stays open": Case(plain, "Hello", stays_open=True),
         "text behind DONE": Case(plain + data(chunk(content="more")), "Hello"),
         "blanks around DONE": Case(plain.replace(b"[DONE]", b" [DONE] "), "Hello"),
-        "no reason, but DONE": Case(data(*told[:2]), "Hello", warning="did not say why"),
-        "no reason, no DONE": Case(data(*told[:2], done=False), "Hello", error="broke the answer off"),
+        "no reason, but DONE": Case(data(*reported[:2]), "Hello", warning="did not say why"),
+        "no reason, no DONE": Case(data(*reported[:2], done=False), "Hello", error="broke the answer off"),
         "nothing at all": Case(b"", error="broke the answer off"),
         "only comments": Case(data(": ping", done=False), error="broke the answer off"),
         "cut inside of an event": Case(plain[:70], error="broke the answer off"),
@@ -324,7 +326,7 @@ def called() -> dict[str, Case]:
 
 
 def malformed() -> dict[str, Any]:
-    """Chunks that are none: what can be read is, and the rest is told."""
+    """Chunks that are none: what can be read is, and the rest is reported."""
     odd: dict[str, Any] = {
         "no JSON": "data: {not json", "a number": "data: 3", "null": "data: null", "a list": "data: []",
         "a text": 'data: "x"', "choices [null]": {"choices": [None]}, "choices ['x']": {"choices": ["x"]},
@@ -343,13 +345,13 @@ def malformed() -> dict[str, Any]:
         "a delta that is null": {"choices": [{"delta": None}]}, "content as a number": chunk(content=3),
         "content as an object": chunk(content={"a": 1}), "a refusal as an object": chunk(refusal={"a": 1}),
     }  # fmt: skip
-    told = (chunk(content="all"), chunk("stop"))
+    reported = (chunk(content="all"), chunk("stop"))
     return {
         **{
-            f"a chunk with {name}": Case(data(one, *told), "all", warning="could not be read")
+            f"a chunk with {name}": Case(data(one, *reported), "all", warning="could not be read")
             for name, one in odd.items()
         },
-        **{f"a chunk with {name}": Case(data(one, *told), "all") for name, one in quiet.items()},
+        **{f"a chunk with {name}": Case(data(one, *reported), "all") for name, one in quiet.items()},
         "an index that is a text": Case(
             calling(call("1", "list", "{}", "a")), finish="tool_calls", calls=(("list", "{}"),)
         ),
@@ -442,10 +444,10 @@ async def test_an_answer(provider: ProviderClient, name: str) -> None:
         return
     assert result is not None, error
     assert result.finish_reason == case.finish
-    told = [(call.name, json.loads(call.arguments)) for call in result.tool_calls]
-    assert told == [(name, json.loads(arguments)) for name, arguments in case.calls]
+    reported = [(call.name, json.loads(call.arguments)) for call in result.tool_calls]
+    assert reported == [(name, json.loads(arguments)) for name, arguments in case.calls]
     assert sum(bool(call.fault) for call in result.tool_calls) == case.faults
-    assert len({call.id for call in result.tool_calls}) == len(told), "each call has an id of its own"
+    assert len({call.id for call in result.tool_calls}) == len(reported), "each call has an id of its own"
     said = " ".join(result.warnings)
     assert (case.warning in said) if case.warning else said == ""
 

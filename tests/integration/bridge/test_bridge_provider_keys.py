@@ -112,7 +112,7 @@ def test_who_needs_no_keyring_does_not_import_it(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("name", ["sk-Marked-0123456789abcdefghij", "hf_Marked0123456789abcdefghij"])
-def test_a_key_in_the_place_of_a_name_is_not_told(entries: Memory, name: str) -> None:
+def test_a_key_in_the_place_of_a_name_is_not_reported(entries: Memory, name: str) -> None:
     assert "Marked" not in key_hint(Provider(name="lab", base_url="http://lab/v1", key_env=name))
     with pytest.raises(BackendUnavailable) as refused:
         key_of(Provider(name="lab", base_url="http://lab/v1", key_keyring=name), {})
@@ -139,7 +139,7 @@ PROXIES = ["http://me:Marked@[::bad", "ftp://me:Marked@h", "me:Marked@127.0.0.1:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("proxy", PROXIES)
-async def test_a_proxy_that_cannot_be_used_is_typed_and_its_password_not_told(
+async def test_a_proxy_that_cannot_be_used_is_typed_and_its_password_not_reported(
     monkeypatch: pytest.MonkeyPatch, proxy: str
 ) -> None:
     monkeypatch.setattr("acp_bridge.providers.client.RETRY_PAUSES_S", ())

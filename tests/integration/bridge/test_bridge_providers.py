@@ -218,15 +218,15 @@ async def broken_call(writer: asyncio.StreamWriter, body: dict[str, Any]) -> Non
     writer.write(head(200) + event(tool_calls=calls, finish="tool_calls") + b"data: [DONE]\n\n")
 
 
-async def test_a_call_that_cannot_be_run_is_a_failed_card_and_told_to_the_model(
+async def test_a_call_that_cannot_be_run_is_a_failed_card_and_reported_to_the_model(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with remote(bench, monkeypatch) as (server, client, session):
         server.replies = [broken_call]
         assert (await client.prompt(session, "go"))["stopReason"] == "end_turn"
-        told = {message["tool_call_id"]: message["content"] for message in server.bodies[1]["messages"][-2:]}
-        assert "its arguments are not a JSON object: {not json" in told["bad"]
-        assert "Error" not in told["good"]
+        reported = {message["tool_call_id"]: message["content"] for message in server.bodies[1]["messages"][-2:]}
+        assert "its arguments are not a JSON object: {not json" in reported["bad"]
+        assert "Error" not in reported["good"]
         shapes = next(message for message in server.bodies[1]["messages"] if message.get("tool_calls"))
         assert [json.loads(call["function"]["arguments"]) for call in shapes["tool_calls"]] == [{}, {}]
         cards = [update for _, update in client.updates if update["sessionUpdate"] == "tool_call"]
@@ -235,7 +235,7 @@ async def test_a_call_that_cannot_be_run_is_a_failed_card_and_told_to_the_model(
         assert "{not json" in str(failed[0]["content"])
 
 
-async def test_what_is_odd_about_an_answer_is_told_behind_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_odd_about_an_answer_is_reported_behind_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     async def odd(writer: asyncio.StreamWriter, body: dict[str, Any]) -> None:
         writer.write(head(200) + event(content="half") + b"data: {no json\n\n" + event(finish="repetition"))
 

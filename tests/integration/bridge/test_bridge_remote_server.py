@@ -121,7 +121,7 @@ async def test_its_models_are_listed_and_its_answer_is_streamed(bench: Bench, pl
         assert client.kinds().count("agent_message_chunk") > 1, "in pieces"
 
 
-async def test_reasoning_and_calls_are_told_apart(bench: Bench, scripted: Server, keyed: str) -> None:
+async def test_reasoning_and_calls_are_distinguished(bench: Bench, scripted: Server, keyed: str) -> None:
     async with remote(bench, scripted, keyed) as (client, session):
         assert (await client.prompt(session, "what is in the notes?"))["stopReason"] == "end_turn"
         assert client.text("agent_thought_chunk") == "Let me think." * 2

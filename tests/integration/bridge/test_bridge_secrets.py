@@ -209,7 +209,7 @@ def mcp_servers(server: HostileServer) -> list[dict[str, Any]]:
     ]
 
 
-def test_what_an_mcp_server_is_given_is_told_to_nobody(user: User, server: HostileServer) -> None:
+def test_what_an_mcp_server_is_given_is_reported_to_nobody(user: User, server: HostileServer) -> None:
     tape = Tape()
     with Bridge((sys.executable, "-m", "acp_bridge", "acp"), user.environ, tape, cwd=user.work) as bridge:
         bridge.initialize()
@@ -240,8 +240,8 @@ def test_what_an_mcp_tool_tells_is_cleaned_before_a_model_gets_it(user: User, se
         bridge.choose(made["sessionId"], "model", bridge.find_model(made, "lab/call-mcp"))
         assert bridge.prompt(made["sessionId"], "go").text == "Hello"
         user.shown["the ACP wire"] = "".join(tape.lines).encode()
-    told = next(message["content"] for message in server.bodies[-1]["messages"] if message["role"] == "tool")
-    assert told == "<hidden> and there"
+    reported = next(message["content"] for message in server.bodies[-1]["messages"] if message["role"] == "tool")
+    assert reported == "<hidden> and there"
     assert user.leaks() == []
 
 

@@ -123,7 +123,7 @@ async def test_one_writer_per_conversation(bench: Bench) -> None:
         async with bridge(bench, pid=2) as second:
             await second.initialize()
             loaded = await second.request("session/load", opening(session))
-            assert loaded["_meta"] == {"modeld.openIn": "tester"}, "it is told who has it"
+            assert loaded["_meta"] == {"modeld.openIn": "tester"}, "it is reported who has it"
             assert "mine" in str(second.updates), "it can be read"
             with pytest.raises(ModeldError) as busy:
                 await second.prompt(session, "also mine")

@@ -292,7 +292,7 @@ async def test_a_job_that_fails_in_an_unknown_way_stops_nobody(store: Store) -> 
     assert await store.list(None, None, set()) == []
 
 
-def test_whether_anything_could_be_saved_is_told_by_the_rights(
+def test_whether_anything_could_be_saved_is_reported_by_the_rights(
     short_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Store(short_tmp / "data" / "bridge.db", lambda pid, token: False)

@@ -1,4 +1,4 @@
-"""A turn whose model is not the active one: who is asked, what the answers do, and who is told."""
+"""A turn whose model is not the active one: who is asked, what the answers do, and who is informed."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ async def test_a_cancel_ends_the_question(bench: Bench) -> None:
             client.notify("session/cancel", {"sessionId": session})
 
 
-async def test_who_was_switched_away_is_told_once(bench: Bench) -> None:
+async def test_who_was_switched_away_is_reported_once(bench: Bench) -> None:
     async with running(bench) as daemon, bridge(bench) as client:
         daemon.push(active=active("alpha"))
         session = await begin(client)

@@ -130,31 +130,31 @@ async def test_a_message_with_an_image_loads_first_to_know_whether_it_is_seen(be
         ended = await editor.ask("what is it?", model="eyes", image=True)
         assert [method for method in daemon.methods if method != "ping"][-2:] == ["model/load", "session/turn"]
         assert [part["type"] for part in daemon.turns[-1].messages[-1]["content"]] == ["image_url", "text"]
-        assert "left out" not in ended.told
+        assert "left out" not in ended.reported
 
 
 async def test_an_image_that_is_not_seen_is_left_out_and_said_once(bench: Bench, face: type[Face]) -> None:
     async with running(bench) as daemon, face.open(bench) as editor:
         ended = await editor.ask("what is it?", model="alpha", image=True)
-        assert unseen_text(1, "alpha") in ended.told
+        assert unseen_text(1, "alpha") in ended.reported
         assert "that you cannot see]" in daemon.turns[-1].messages[-1]["content"]
-        assert "left out" not in (await editor.ask("and now?", model="alpha")).told
+        assert "left out" not in (await editor.ask("and now?", model="alpha")).reported
 
 
-async def test_a_thinking_level_that_the_model_lacks_is_told(bench: Bench, face: type[Face]) -> None:
+async def test_a_thinking_level_that_the_model_lacks_is_reported(bench: Bench, face: type[Face]) -> None:
     async with running(bench) as daemon, face.open(bench) as editor:
         ended = await editor.ask("hi", model="alpha", thinking="high")
-        assert "alpha has no thinking level 'high' (it has: none)" in ended.told
+        assert "alpha has no thinking level 'high' (it has: none)" in ended.reported
         assert all(turn.params.thinking is None for turn in daemon.turns)
-        assert "thinking level" not in (await editor.ask("again", model="alpha")).told
-        assert "thinking level" not in (await editor.ask("think", model="deep", thinking="high")).told
+        assert "thinking level" not in (await editor.ask("again", model="alpha")).reported
+        assert "thinking level" not in (await editor.ask("think", model="deep", thinking="high")).reported
         assert daemon.turns[-1].params.thinking == "high"
 
 
 # --- fit and request ---------------------------------------------------------------------------
 
 
-async def test_what_does_not_fit_is_counted_left_out_told_and_asked_again(bench: Bench, face: type[Face]) -> None:
+async def test_what_does_not_fit_is_counted_left_out_reported_and_asked_again(bench: Bench, face: type[Face]) -> None:
     async with running(bench) as daemon, face.open(bench) as editor:
         await editor.ask("one", model="alpha")
         await editor.ask("two", model="alpha")
@@ -173,7 +173,7 @@ async def test_what_does_not_fit_is_counted_left_out_told_and_asked_again(bench:
         ended = await editor.ask("three", model="alpha")
         assert ended.finish == "stop"
         assert tries[1] == tries[0] - 4
-        assert left_out_text(4, 1000) in ended.told
+        assert left_out_text(4, 1000) in ended.reported
         assert daemon.methods.count("model/count") == 1
 
 
@@ -241,20 +241,20 @@ async def test_a_turn_without_tools_holds_nothing(bench: Bench, face: type[Face]
         assert daemon.methods.count("session/turn") == 2
 
 
-async def test_a_base_model_is_told_at_its_first_answer(bench: Bench, face: type[Face]) -> None:
+async def test_a_base_model_is_reported_at_its_first_answer(bench: Bench, face: type[Face]) -> None:
     bench.inventory.advertised = Advertised(rows=(*ROWS, row("base", has_template=False)))
     async with running(bench), face.open(bench) as editor:
-        told = BASE_MODEL.format(model="base")
-        assert told in (await editor.ask("hi", model="base")).told
-        assert told not in (await editor.ask("again", model="base")).told
+        reported = BASE_MODEL.format(model="base")
+        assert reported in (await editor.ask("hi", model="base")).reported
+        assert reported not in (await editor.ask("again", model="base")).reported
     async with running(bench), face.open(bench) as editor:
-        assert "base model" not in (await editor.ask("hi", model="alpha")).told, "the control"
+        assert "base model" not in (await editor.ask("hi", model="alpha")).reported, "the control"
 
 
 # --- how it ends -------------------------------------------------------------------------------
 
 
-async def test_an_answer_that_became_a_loop_is_told_once_and_gone_on_with(bench: Bench, face: type[Face]) -> None:
+async def test_an_answer_that_became_a_loop_is_reported_once_and_gone_on_with(bench: Bench, face: type[Face]) -> None:
     async def loops(params: api.TurnParams, emit: Emit, cancelled: anyio.Event) -> api.TurnResult:
         emit(api.TextDelta(text="round and round "))
         return result(params, "length", ended_by="repetition")
@@ -266,11 +266,11 @@ async def test_an_answer_that_became_a_loop_is_told_once_and_gone_on_with(bench:
     async with running(bench) as daemon, face.open(bench) as editor:
         daemon.script = loops
         ended = await editor.ask("hi")
-        assert ended.told.count(REPEATED) == 1
+        assert ended.reported.count(REPEATED) == 1
         assert ended.finish == {"acp": "stop", "lsp": "length"}[face.name]
         daemon.script = at_a_bound
         after = await editor.ask("go on")
-        assert REPEATED not in after.told
+        assert REPEATED not in after.reported
         said = [message["content"] for message in daemon.turns[-1].messages if message["role"] == "assistant"]
         assert said == ["round and round "], "the model is sent what it said, and not the remark"
 
@@ -279,7 +279,7 @@ async def test_an_answer_that_became_a_loop_is_told_once_and_gone_on_with(bench:
 
 
 @pytest.mark.parametrize("by", ["another", "me"])
-async def test_a_switch_by_another_client_is_told_once(bench: Bench, face: type[Face], by: str) -> None:
+async def test_a_switch_by_another_client_is_reported_once(bench: Bench, face: type[Face], by: str) -> None:
     async with running(bench) as daemon, face.open(bench) as editor:
         await editor.ask("hi", model="alpha")
         daemon.push(active=active("alpha"))
@@ -291,5 +291,5 @@ async def test_a_switch_by_another_client_is_told_once(bench: Bench, face: type[
         await editor.until(lambda: core.daemon.status.active.name == "beta")
         for text in ("one", "two"):
             await editor.ask(text, model="alpha")
-        told = editor.told().count(f"{holder} switched from alpha to beta.")
-        assert told == (1 if by == "another" else 0)
+        reported = editor.reported().count(f"{holder} switched from alpha to beta.")
+        assert reported == (1 if by == "another" else 0)

@@ -25,7 +25,7 @@ def library(data_root: DataRoot) -> Library:
     return made
 
 
-def test_fit_is_told_of_what_can_run(library: Library) -> None:
+def test_fit_is_given_for_what_can_run(library: Library) -> None:
     texts = inventory.fit_texts(library.rows(), Settings())
     assert list(texts) == ["m"]
     assert texts["m"].startswith("fits with context 2,048 (estimate from its header: ")

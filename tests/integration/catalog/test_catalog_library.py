@@ -148,7 +148,7 @@ def test_odd_names(data_root: DataRoot, folder: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only here may names be any bytes")
-def test_a_name_that_is_no_utf8_is_told(data_root: DataRoot, folder: Path) -> None:
+def test_a_name_that_is_no_utf8_is_reported(data_root: DataRoot, folder: Path) -> None:
     (Path(os.fsdecode(os.fsencode(folder) + b"/bad-\xff.gguf"))).write_bytes(model())
     put(folder / "good.gguf")
     library = open_library(data_root, folder)
@@ -167,14 +167,14 @@ def test_links_in_a_circle_end(data_root: DataRoot, folder: Path) -> None:
     assert names_of(library) == ["m"]
 
 
-def test_a_folder_that_is_not_there_is_told(data_root: DataRoot, folder: Path) -> None:
+def test_a_folder_that_is_not_there_is_reported(data_root: DataRoot, folder: Path) -> None:
     put(folder / "m.gguf")
     library = open_library(data_root, folder, folder / "unplugged")
     assert names_of(library) == ["m"]
     assert any("unplugged: the folder is not there" in line for line in library.problems)
 
 
-def test_a_folder_that_may_not_be_read_is_told(
+def test_a_folder_that_may_not_be_read_is_reported(
     data_root: DataRoot, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(folder / "m.gguf")
@@ -345,7 +345,7 @@ def test_two_processes_share_what_they_learn(data_root: DataRoot, folder: Path) 
     assert one.find("m").sha256 == other.find("m").sha256
 
 
-def test_checksums_stop_when_told(data_root: DataRoot, folder: Path) -> None:
+def test_checksums_stop_when_asked(data_root: DataRoot, folder: Path) -> None:
     put(folder / "m.gguf")
     assert open_library(data_root, folder).compute_checksums(lambda: True) == 0
 

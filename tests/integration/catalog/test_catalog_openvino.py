@@ -95,8 +95,8 @@ def test_first_rows_do_not_read_the_graph(tmp_path: Path) -> None:
 
 
 def test_what_genai_saves_from_a_gguf(tmp_path: Path) -> None:
-    told = {"bos_token_id": "1", "chat_template": "{{ &quot;a&lt;b&quot; }}&#10;", "eos_token_id": "2"}
-    info = "".join(f'<{key} value="{value}" />' for key, value in told.items())
+    reported = {"bos_token_id": "1", "chat_template": "{{ &quot;a&lt;b&quot; }}&#10;", "eos_token_id": "2"}
+    info = "".join(f'<{key} value="{value}" />' for key, value in reported.items())
     path = folder(tmp_path / "m", model=xml(layers=2), config=None)
     (path / "openvino_tokenizer.xml").write_text(f"<net><rt_info>{info}</rt_info></net>")
     facts = read_folder(str(path))
@@ -119,7 +119,7 @@ def test_the_default_of_several_templates(tmp_path: Path) -> None:
     assert read_folder(str(path)).template == "d"
 
 
-def test_embedders_are_told_apart(tmp_path: Path) -> None:
+def test_embedders_are_distinguished(tmp_path: Path) -> None:
     assert read_folder(str(folder(tmp_path / "e", config={"model_type": "bert"}))).embedding_only
     assert read_folder(str(folder(tmp_path / "s", modules__json="[]"))).embedding_only
 

@@ -83,8 +83,8 @@ def test_past_the_grace_the_picker_empties_and_fills_again_by_itself() -> None:
             (full,) = pushed_until(seat, is_live, before)
             assert values(full) == list(MODELS)
         assert picked.pushed()[-1][1]["currentValue"] == "beta"
-        kind, told = outcome(picked, picked.bridge.begin_prompt(picked.session, "hello"))
-        assert (kind, told["model"]) == ("served", "beta")
+        kind, reported = outcome(picked, picked.bridge.begin_prompt(picked.session, "hello"))
+        assert (kind, reported["model"]) == ("served", "beta")
 
 
 def pushed_until(seat: Seat, what: Callable[[JsonObject], bool], after: int = 0) -> list[JsonObject]:

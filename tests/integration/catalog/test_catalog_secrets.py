@@ -98,9 +98,9 @@ def attempt(source: str, data_root: DataRoot, **environ: str) -> ModeldError:
 
 
 def leaks(secret: str, data_root: DataRoot, *errors: ModeldError) -> list[str]:
-    told = {f"error {number}": json.dumps(error.to_wire()).encode() for number, error in enumerate(errors)}
-    told |= {f"message {number}": error.message.encode() for number, error in enumerate(errors)}
-    return found(secret, {**told, **written(data_root.path)})
+    reported = {f"error {number}": json.dumps(error.to_wire()).encode() for number, error in enumerate(errors)}
+    reported |= {f"message {number}": error.message.encode() for number, error in enumerate(errors)}
+    return found(secret, {**reported, **written(data_root.path)})
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
@@ -199,7 +199,7 @@ def test_an_address_that_cannot_be_used_is_refused_without_its_password(data_roo
 @pytest.mark.parametrize(
     "line", ["modeld rm {}", "modeld library add {}", "modeld pull ./none#token={}", "modeld doctor --bundle {}"]
 )
-def test_an_address_typed_in_a_wrong_place_is_told_without_its_password(line: str, data_root: DataRoot) -> None:
+def test_an_address_typed_in_a_wrong_place_is_reported_without_its_password(line: str, data_root: DataRoot) -> None:
     program, *words = line.format(f"https://me:{SIGNATURE}@h/x").split()
     command = [sys.executable, "-m", program.replace("-", "_"), *words]
     home = {"MODELD_DATA_ROOT": str(data_root.path), "HOME": str(data_root.path.parent), "MODELD_CONFIG": "none"}

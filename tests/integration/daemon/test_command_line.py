@@ -200,10 +200,10 @@ def test_a_file_in_the_place_of_the_root_is_named(modeld: Command, tmp_path: Pat
     modeld.environ["MODELD_DATA_ROOT"] = str(place)
     try:
         done = modeld(*arguments, code=codes.FAILED) if arguments != ("doctor",) else None
-        told = done.stderr if done is not None else doctored(modeld)
+        reported = done.stderr if done is not None else doctored(modeld)
     finally:
         modeld.environ["MODELD_DATA_ROOT"] = str(modeld.root.path)
-    assert f"{place} is not a directory; move it away, or set MODELD_DATA_ROOT" in told
+    assert f"{place} is not a directory; move it away, or set MODELD_DATA_ROOT" in reported
     assert place.read_text() == "mine"
 
 

@@ -1,4 +1,4 @@
-"""A daemon that is killed, frozen or told to end at every labelled point of a load, a turn and an unload.
+"""A daemon that is killed, frozen or asked to end at every labelled point of a load, a turn and an unload.
 
 Another one stands beside it. Afterwards there is one owner, one worker and a sound database, and nothing is left
 of the first; whoever was frozen does nothing on waking. `make soak` tries each point in each way, with the points of

@@ -29,7 +29,7 @@ def command(root: DataRoot, *arguments: str) -> subprocess.CompletedProcess[byte
     return subprocess.run(line, env=environ, capture_output=True, check=False, timeout=60)
 
 
-async def test_neither_token_is_told_by_a_running_daemon(data_root: DataRoot) -> None:
+async def test_neither_token_is_reported_by_a_running_daemon(data_root: DataRoot) -> None:
     with file_server() as server:
         server.serve("/api/models/o/r/tree/main", status(401, WWW_Authenticate=TOKEN))
         environ = {**write_script(data_root.path), "HF_ENDPOINT": server.url(""), "HF_TOKEN": f"{TOKEN}\n"}

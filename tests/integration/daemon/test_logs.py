@@ -42,17 +42,17 @@ def test_a_log_is_followed_through_its_rotation(tmp_path: Path, monkeypatch: pyt
     log("before")
     follower = Follower(log.path)
     assert list(follower.new()) == []
-    told = []
+    reported = []
     for number in range(200):
         log(f"line {number}")
         if number % 3 == 0:
-            told += list(follower.new())
-    told += list(follower.new())
+            reported += list(follower.new())
+    reported += list(follower.new())
     follower.close()
     log.close()
-    assert [line.rpartition("] ")[2] for line in told] == [f"line {number}" for number in range(200)]
+    assert [line.rpartition("] ")[2] for line in reported] == [f"line {number}" for number in range(200)]
     assert len(list(tmp_path.iterdir())) == logfile.KEPT + 1, "old ones go"
-    assert last_lines(log.path, 1) == told[-1:]
+    assert last_lines(log.path, 1) == reported[-1:]
 
 
 def test_a_log_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:

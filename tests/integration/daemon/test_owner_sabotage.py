@@ -62,7 +62,7 @@ async def test_a_copied_root_acts_on_nothing_of_the_original(data_root: DataRoot
         assert (await client.status()).state == "Ready"
 
 
-async def test_a_loss_is_told_to_whoever_waits_and_says_why(data_root: DataRoot) -> None:
+async def test_a_loss_is_reported_to_whoever_waits_and_says_why(data_root: DataRoot) -> None:
     write_models(data_root, "a")
     environ = write_script(data_root.path, [{"pieces": ["on "], "endless": True}] * 4, token_s=0.005)
     async with Modeld(data_root, "scripted", **environ, MODELD_LEASE_TTL="1") as modeld:

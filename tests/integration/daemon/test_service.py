@@ -1,4 +1,4 @@
-"""`modeld service` with a stand-in for systemctl, and readiness as systemd is told it."""
+"""`modeld service` with a stand-in for systemctl, and readiness as systemd learns it."""
 
 from __future__ import annotations
 
@@ -95,12 +95,12 @@ def test_without_a_manager_the_file_is_written_and_the_rest_is_said(data_root: D
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a socket of Unix")
-async def test_systemd_is_told_once_the_socket_listens(data_root: DataRoot) -> None:
+async def test_systemd_is_informed_once_the_socket_listens(data_root: DataRoot) -> None:
     address = data_root.path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(str(address))
         listener.settimeout(30.0)
         async with Modeld(data_root, "scripted", NOTIFY_SOCKET=str(address), **write_script(data_root.path)) as running:
             assert await anyio.to_thread.run_sync(listener.recv, 100) == b"READY=1"
-            assert running.view() is not None, "whoever was told can dial"
+            assert running.view() is not None, "whoever was informed can dial"
         assert await anyio.to_thread.run_sync(listener.recv, 100) == b"STOPPING=1"

@@ -67,7 +67,7 @@ class Engine:
     ) -> Answer:
         """Run one turn to its end; `on_event` gets the turn's number with each event."""
         number = self.host.next_turn()
-        told = [user(messages)] if isinstance(messages, str) else messages
+        reported = [user(messages)] if isinstance(messages, str) else messages
         events: list[Event] = []
 
         def take(new: list[Event]) -> None:
@@ -76,7 +76,7 @@ class Engine:
                 if on_event is not None:
                     on_event(number, event)
 
-        turn = Turn(turn=number, messages=told, tools=tools or [], params=params, conversation=conversation)
+        turn = Turn(turn=number, messages=reported, tools=tools or [], params=params, conversation=conversation)
         return Answer(await self.host.run(turn, take), events)
 
     async def count(self, messages: Messages) -> int:

@@ -1,4 +1,4 @@
-"""Native code stumbles over a projector or a folder's vision graph: the worker ends, it is told, words go on."""
+"""Native code stumbles over a projector or a folder's vision graph: the worker ends, it is reported, words go on."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ async def ask(client: Client, content: Any) -> api.TurnResult:
     return await client.call("session/turn", params, api.TurnResult, 30.0)
 
 
-async def words_only(client: Client, generation: int, told: str = ABORTED) -> None:
+async def words_only(client: Client, generation: int, reported: str = ABORTED) -> None:
     """The next turn loads it again, and says what it does not see; then only describe does."""
     result = await ask(client, "hello")
     assert result.usage.generated == 4
-    assert any(told in one for one in result.warnings)
+    assert any(reported in one for one in result.warnings)
     assert not any("knows no tools" in one for one in result.warnings), "how it is taught is no news to a person"
-    assert (await ask(client, "hello")).warnings == [], "told once, not with each answer"
+    assert (await ask(client, "hello")).warnings == [], "reported once, not with each answer"
     info = await client.call("model/describe", api.DescribeParams(model="m"), api.ModelInfo)
-    assert any(told in one for one in info.warnings)
+    assert any(reported in one for one in info.warnings)
     assert any("knows no tools" in one for one in info.warnings)
     status = await client.status()
     assert (status.state, status.generation) == ("Ready", generation)

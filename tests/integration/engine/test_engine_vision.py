@@ -172,9 +172,9 @@ UNUSABLE = {
 @pytest.mark.parametrize("name", UNUSABLE)
 async def test_a_broken_image_costs_its_turn(watching: Engine, name: str) -> None:
     data, reason = UNUSABLE[name]
-    told = [user("Words."), assistant("Yes."), shown("And this? ", data)]
+    reported = [user("Words."), assistant("Yes."), shown("And this? ", data)]
     with pytest.raises(ImageUnusable, match=reason) as refused:
-        await watching.ask(told, FEW)
+        await watching.ask(reported, FEW)
     assert refused.value.index == 2
     assert (await ask(watching, "And this? ", NOISE)).done.usage.generated == 8
 
@@ -195,11 +195,11 @@ async def test_what_is_too_large_or_elsewhere_is_refused_before_anything_reads_i
 
 
 async def test_an_image_is_counted_before_it_is_seen_and_reused_in_the_next_turn(watching: Engine) -> None:
-    told = [shown("First this one: ", NOISE, "what?")]
-    total = await watching.count(told)
-    first = await watching.ask(told, FEW)
+    reported = [shown("First this one: ", NOISE, "what?")]
+    total = await watching.count(reported)
+    first = await watching.ask(reported, FEW)
     assert first.of(Prefix)[0].total == first.done.usage.reused + first.done.usage.prefilled == total
-    again = await watching.ask([*told, assistant(first.text), user("And now?")], FEW)
+    again = await watching.ask([*reported, assistant(first.text), user("And now?")], FEW)
     assert again.done.usage.reused >= total // 32 * 32 >= TOKENS
     warm = await watching.host.run(
         Warm(turn=watching.host.next_turn(), messages=[shown("And then that one: ", OTHER, "why?")], tools=[]),
@@ -228,10 +228,10 @@ async def test_words_beside_an_image_forge_no_turns(watching: Engine) -> None:
             assert done.usage.reused + done.usage.prefilled == total
             totals.append(total)
         assert totals[1] - totals[0] >= marks - 2, "each mark costs its letters, not one token"
-    told = [shown(forged, NOISE, "what?")]
-    first = await watching.ask(told, FEW)
-    again = await watching.ask([*told, assistant(first.text), user("And now?")], FEW)
-    assert again.done.usage.reused >= await watching.count(told) // 32 * 32
+    reported = [shown(forged, NOISE, "what?")]
+    first = await watching.ask(reported, FEW)
+    again = await watching.ask([*reported, assistant(first.text), user("And now?")], FEW)
+    assert again.done.usage.reused >= await watching.count(reported) // 32 * 32
 
 
 async def test_models_with_a_window_see_an_image_as_a_whole(
@@ -266,19 +266,19 @@ async def test_images_in_two_dimensions_move_what_follows_by_less_than_their_tok
 
     engine = await fresh()
     wide = png(96, 48, seed=4)
-    told = [shown("first ", wide, "words ", NOISE, "behind them")]
-    first = await engine.ask(told, GREEDY)
+    reported = [shown("first ", wide, "words ", NOISE, "behind them")]
+    first = await engine.ask(reported, GREEDY)
     total = first.of(Prefix)[0].total
-    assert first.done.usage.prefilled == total == await engine.count(told)
-    assert first.text == (await (await fresh()).ask(told, GREEDY)).text
-    for follow in ([*told, assistant(first.text), user("go on")], [shown("first ", wide, "other words")], told):
+    assert first.done.usage.prefilled == total == await engine.count(reported)
+    assert first.text == (await (await fresh()).ask(reported, GREEDY)).text
+    for follow in ([*reported, assistant(first.text), user("go on")], [shown("first ", wide, "other words")], reported):
         warm, cold = await engine.ask(follow, GREEDY), await (await fresh()).ask(follow, GREEDY)
         assert warm.text == cold.text
         assert warm.done.usage.reused > 0
         assert warm.done.usage.reused + warm.done.usage.prefilled == cold.done.usage.prefilled
     for number in range(4):
         await engine.ask(f"{number} another conversation " * 25, FEW)
-    back = await engine.ask(told, GREEDY)
+    back = await engine.ask(reported, GREEDY)
     assert (back.text, back.done.usage.prefilled <= 2) == (first.text, True), "parked and restored"
     stopped = await fresh()
 
@@ -286,9 +286,9 @@ async def test_images_in_two_dimensions_move_what_follows_by_less_than_their_tok
         if isinstance(event, Prefill) and event.done > total // 2:
             stopped.host.cancel(number)
 
-    cut = await stopped.ask(told, LONG, on_event=stop)
+    cut = await stopped.ask(reported, LONG, on_event=stop)
     assert (cut.done.finish_reason, cut.done.state_valid) == ("cancelled", True)
-    after = await stopped.ask(told, GREEDY)
+    after = await stopped.ask(reported, GREEDY)
     assert after.text == first.text
     assert after.done.usage.reused + after.done.usage.prefilled == total
 

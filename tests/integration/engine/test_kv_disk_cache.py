@@ -70,7 +70,7 @@ def kept(root: Path) -> list[Path]:
     return sorted(path for path, _, _ in files_under(root / "parked"))
 
 
-async def told(engine: Engine, about: str = "river") -> tuple[Messages, Answer]:
+async def reported(engine: Engine, about: str = "river") -> tuple[Messages, Answer]:
     """A first turn and the conversation that goes on from it."""
     first = [user(f"{about} {LONG}")]
     answer = await engine.ask(first, FEW)
@@ -79,7 +79,7 @@ async def told(engine: Engine, about: str = "river") -> tuple[Messages, Answer]:
 
 async def test_nothing_is_written_unless_it_is_wanted(engines: Engines, tiny: Path, root: Path) -> None:
     engine = await opened(engines, tiny, disk_cache_bytes=0)
-    await told(engine)
+    await reported(engine)
     await engine.host.close(10)
     assert not (root / "parked").exists()
 
@@ -90,8 +90,8 @@ async def test_a_conversation_outlives_its_process(
 ) -> None:
     path = request.getfixturevalue(shape)
     engine = await opened(engines, path)
-    following, first = await told(engine)
-    other, _ = await told(engine, "hill")
+    following, first = await reported(engine)
+    other, _ = await reported(engine, "hill")
     engine = await restarted(engines, engine, path)
     assert len(kept(root)) == 2
     back = await engine.ask(following, FEW)
@@ -108,7 +108,7 @@ async def test_a_conversation_outlives_its_process(
 @pytest.mark.skipif(sys.platform == "win32", reason="modes are of this kind of system")
 async def test_files_are_private(engines: Engines, tiny: Path, root: Path) -> None:
     engine = await opened(engines, tiny)
-    await told(engine)
+    await reported(engine)
     await engine.host.close(10)
     (path,) = kept(root)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -120,7 +120,7 @@ async def test_another_identity_finds_nothing_and_takes_nothing_away(
     engines: Engines, tiny: Path, root: Path, tmp_path: Path
 ) -> None:
     engine = await opened(engines, tiny)
-    following, first = await told(engine)
+    following, first = await reported(engine)
     await engine.host.close(10)
     other = await opened(engines, tiny, num_ctx=1024)
     assert (await other.ask(following, FEW)).done.usage.reused == 0
@@ -169,7 +169,7 @@ async def test_a_changed_file_is_deleted_and_the_answer_is_that_of_a_fresh_engin
     engines: Engines, plain: Engine, tiny: Path, root: Path, change: Callable[[Path], None]
 ) -> None:
     engine = await opened(engines, tiny)
-    following, _ = await told(engine)
+    following, _ = await reported(engine)
     await engine.host.close(10)
     (path,) = kept(root)
     change(path)
@@ -184,7 +184,7 @@ async def test_a_file_put_into_the_folder_of_another_identity_is_not_taken(
     engines: Engines, tiny: Path, root: Path
 ) -> None:
     engine = await opened(engines, tiny)
-    following, _ = await told(engine)
+    following, _ = await reported(engine)
     await engine.host.close(10)
     (path,) = kept(root)
     other = await opened(engines, tiny, num_ctx=1024)
@@ -203,7 +203,7 @@ async def test_a_file_deleted_under_a_running_engine_is_prefilled_instead(
     engines: Engines, tiny: Path, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     engine = await opened(engines, tiny)
-    following, _ = await told(engine)
+    following, _ = await reported(engine)
     engine = await restarted(engines, engine, tiny)
     assert run(["parked", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["files"] == 1

@@ -58,8 +58,8 @@ async def test_a_loop_ends_and_the_next_prompt_finds_it_warm(engines: Engines, s
     assert (looped.done.finish_reason, looped.done.ended_by) == ("length", "repetition")
     usage = looped.done.usage
     assert usage.generated <= WORDS + EVERY
-    told = [user("hi"), assistant(looped.text), user("What is the capital of France?")]
-    after = await engine.ask(told, Sampling(temperature=0.0, max_tokens=8))
+    reported = [user("hi"), assistant(looped.text), user("What is the capital of France?")]
+    after = await engine.ask(reported, Sampling(temperature=0.0, max_tokens=8))
     assert after.done.usage.reused >= usage.prefilled + usage.generated - 1, "all that was evaluated"
 
 

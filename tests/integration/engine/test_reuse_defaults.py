@@ -165,22 +165,22 @@ def test_then_answers_over_random_edits_are_those_of_a_cold_engine(
     """Conversations go on, are cut, branch, come back from where they were parked, and have fills in between."""
     warm, cold = repeatable
     chance = random.Random(seed)
-    told = [words(warm, 100 * seed + which, chance.randint(20, 60)) for which in range(3)]
+    reported = [words(warm, 100 * seed + which, chance.randint(20, 60)) for which in range(3)]
     reused, restored = 0, count_restores(warm, monkeypatch)
     for step in range(40 if FULL else 7):
-        which = chance.randrange(len(told))
-        prompt = told[which]
+        which = chance.randrange(len(reported))
+        prompt = reported[which]
         kind = chance.choice(["go on", "go on", "edit", "branch", "fill"])
         if kind == "edit":
             prompt = prompt[: chance.randint(1, len(prompt))]
         elif kind == "branch":
-            prompt = chance.choice(told)
+            prompt = chance.choice(reported)
         prompt = [*prompt, *words(warm, 1000 * seed + step, chance.randint(1, 40))][-900:]
         answer = warm.answer(prompt, 8, "fill" if kind == "fill" else "turn")
         reused += warm.reused
         cold.forget()
         assert answer == cold.answer(prompt, 8), f"step {step}, {kind}, {warm.reused} of {len(prompt)} tokens reused"
-        told[which] = [*prompt, *answer]
+        reported[which] = [*prompt, *answer]
     assert reused > 0
     assert restored, "a parked conversation came back"
 

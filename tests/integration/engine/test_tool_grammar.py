@@ -82,16 +82,16 @@ def runner(request: pytest.FixtureRequest, engine_root: Path, smollm2: Path) -> 
     def of(mark: str) -> TurnRunner:
         from msgspec.structs import replace
 
-        told = replace(loaded, template=mark if mark.startswith("{") else CHATML.replace("MARK", mark))
-        chat, _ = Chat.for_model(engine, told, "smollm2", RenderGuard(10.0))
-        return TurnRunner(engine, chat, told, Activity())
+        reported = replace(loaded, template=mark if mark.startswith("{") else CHATML.replace("MARK", mark))
+        chat, _ = Chat.for_model(engine, reported, "smollm2", RenderGuard(10.0))
+        return TurnRunner(engine, chat, reported, Activity())
 
     yield backend, of
     engine.close()
 
 
 def ask(runner: TurnRunner, mark: str, offered: list[dict[str, Any]], **sampling: Any) -> Done:
-    """One turn; greedy unless told otherwise."""
+    """One turn; greedy unless asked otherwise."""
     params = Sampling(**{"temperature": 0.0, "max_tokens": 80, **sampling})
     return runner.turn(Turn(turn=1, messages=history(mark), tools=offered, params=params), lambda events: None)
 

@@ -26,7 +26,7 @@ MARGIN = 0.25
 
 
 def test_single_owner(data_root: DataRoot, start: Start) -> None:
-    """single_owner: N instances contend at once; exactly one acquires, everybody else is told who."""
+    """single_owner: N instances contend at once; exactly one acquires, everybody else learns who."""
     instances = [start(wait=False) for _ in range(8)]
     for instance in instances:
         instance.ready()
@@ -35,8 +35,8 @@ def test_single_owner(data_root: DataRoot, start: Start) -> None:
     answers = [instance.wait("answer", "ensure") for instance in instances]
     owners = [one for one, answer in zip(instances, answers, strict=True) if "epoch" in answer]
     assert len(owners) == 1
-    told = {answer["data"]["owner"]["instance"] for answer in answers if answer.get("error") == "not_owner"}
-    assert told == {owners[0].name}
+    reported = {answer["data"]["owner"]["instance"] for answer in answers if answer.get("error") == "not_owner"}
+    assert reported == {owners[0].name}
     survey = reader.survey(data_root)
     assert survey.owner is not None
     assert survey.owner.instance == owners[0].name

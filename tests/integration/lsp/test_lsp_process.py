@@ -216,7 +216,7 @@ def test_it_answers_while_the_first_look_at_everything_is_going_on(world: World)
         assert editor.wait(models)["models"] == []
 
 
-def test_a_setting_that_cannot_be_used_is_told_to_the_editor(world: World) -> None:
+def test_a_setting_that_cannot_be_used_is_reported_to_the_editor(world: World) -> None:
     with world.window(MODELD_LEASE_TTL="soon") as editor:
         editor.initialize()
         for method in ("modeld/models", "modeld/status", "modeld/doctor"):

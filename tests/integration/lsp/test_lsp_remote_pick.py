@@ -74,9 +74,9 @@ async def test_a_local_model_that_went_away_never_becomes_a_remote_call(
     def away(editor: Editor, default: str) -> None:
         assert refused(editor, "").kind.startswith("daemon_")  # within the grace
         editor.until(lambda: models(editor)["default"] == "", "the grace is over")
-        told = models(editor)
-        assert told["picked"] == ""
-        assert told["reason"].endswith(", or pick a remote model")
+        reported = models(editor)
+        assert reported["picked"] == ""
+        assert reported["reason"].endswith(", or pick a remote model")
         still_refused(editor, default)
 
     def still_refused(editor: Editor, default: str) -> None:
@@ -122,11 +122,11 @@ async def test_nothing_that_an_editor_may_ask_reaches_a_remote_model_that_was_no
 ) -> None:
     async with window(bench) as editor:
         await until_listed(editor)
-        told = await editor.request("modeld/models")
-        assert (told["picked"], told["default"]) == ("", "")
-        assert [(one["id"], one["selectable"]) for one in told["models"]] == [(MODEL, True)]
-        assert told["reason"] == "modeld is not running; start it with `modeld start`, or pick a remote model"
-        assert (await refusal(editor, "")).message == told["reason"]
+        reported = await editor.request("modeld/models")
+        assert (reported["picked"], reported["default"]) == ("", "")
+        assert [(one["id"], one["selectable"]) for one in reported["models"]] == [(MODEL, True)]
+        assert reported["reason"] == "modeld is not running; start it with `modeld start`, or pick a remote model"
+        assert (await refusal(editor, "")).message == reported["reason"]
         assert (await refusal(editor, MODEL)).kind == "remote_not_picked"
         assert (await refusal(editor, MODEL, consent="always")).kind == "remote_not_picked"
         text = {"uri": "file:///home/me/proj/a.py", "languageId": "python", "version": 1, "text": "def f():\n    "}

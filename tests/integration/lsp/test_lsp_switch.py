@@ -1,4 +1,4 @@
-"""Consent of an LSP window, loads and switches that it asks for, and what it is told of other windows."""
+"""Consent of an LSP window, loads and switches that it asks for, and what it learns of other windows."""
 
 from __future__ import annotations
 
@@ -198,8 +198,8 @@ async def test_load_replaces_nothing_and_switch_does(pair: tuple[Window, FakeDae
     assert kinds == ["begin", "report", "end"]
     report = editor.other_progress[1]["value"]
     assert (report["percentage"], report["message"]) == (50, "Loading alpha (50 %, unloading beta)")
-    told = editor.of("modeld/progress")
-    assert [(one["operation"], one["fraction"], one["mine"], one["done"]) for one in told] == [
+    reported = editor.of("modeld/progress")
+    assert [(one["operation"], one["fraction"], one["mine"], one["done"]) for one in reported] == [
         ("switch", 0.5, True, False),
         ("switch", None, True, True),
     ]
@@ -285,22 +285,22 @@ async def test_describe_tells_the_consequence(pair: tuple[Window, FakeDaemon]) -
         reserve_bytes=50, num_ctx=4096, fits=2048,
     )  # fmt: skip
     daemon.answers["model/describe"] = api.ModelInfo(name="alpha", backend="llama", servable=True, plan=plan)
-    told = await editor.request("modeld/describe", {"model": "alpha"})
-    assert told["switch"] == "Switching from beta to alpha will unload beta and drop its warm context"
-    assert told["fit"]["verdict"] == "fits_smaller"
-    assert told["fit"]["context"] == 2048
-    assert "only" in told["fit"]["text"]
-    assert told["inUse"] == ""
+    reported = await editor.request("modeld/describe", {"model": "alpha"})
+    assert reported["switch"] == "Switching from beta to alpha will unload beta and drop its warm context"
+    assert reported["fit"]["verdict"] == "fits_smaller"
+    assert reported["fit"]["context"] == 2048
+    assert "only" in reported["fit"]["text"]
+    assert reported["inUse"] == ""
     assert (await editor.request("modeld/describe", {"model": "beta"}))["switch"] == ""
     daemon.push(state="Busy", busy=api.BusyOperation(operation="turn", stage="generating", holder="Zed", age_s=1.0))
     await editor.until(lambda: any(one["busy"] for one in editor.of("modeld/statusChanged")))
-    told = await editor.request("modeld/describe", {"model": "alpha"})
-    assert f"{told['switch']}. {told['inUse']}." == SENTENCE
+    reported = await editor.request("modeld/describe", {"model": "alpha"})
+    assert f"{reported['switch']}. {reported['inUse']}." == SENTENCE
     with pytest.raises(ModelNotFound):
         await editor.request("modeld/describe", {"model": "gone"})
 
 
-async def test_the_window_whose_model_was_switched_away_is_told_once(pair: tuple[Window, FakeDaemon]) -> None:
+async def test_the_window_whose_model_was_switched_away_is_reported_once(pair: tuple[Window, FakeDaemon]) -> None:
     editor, daemon = pair
     await editor.turn("beta").end()
     assert editor.of("modeld/statusChanged")[-1]["tokensPerS"] == 40.0
@@ -316,14 +316,14 @@ async def test_the_window_whose_model_was_switched_away_is_told_once(pair: tuple
     assert notice["text"].startswith("Zed switched from beta to alpha.")
 
 
-async def test_pressure_is_told_with_the_way_out(pair: tuple[Window, FakeDaemon]) -> None:
+async def test_pressure_is_reported_with_the_way_out(pair: tuple[Window, FakeDaemon]) -> None:
     editor, daemon = pair
     daemon.push(memory=api.MemoryStatus(pressure=True))
     await editor.until(lambda: editor.of("modeld/notice"))
     assert editor.of("modeld/notice")[0]["text"] == "Memory is short. Unload beta to free what it takes."
 
 
-async def test_files_that_were_exchanged_are_told_once(pair: tuple[Window, FakeDaemon], tmp_path: Path) -> None:
+async def test_files_that_were_exchanged_are_reported_once(pair: tuple[Window, FakeDaemon], tmp_path: Path) -> None:
     editor, daemon = pair
     version = tmp_path / "version.py"
     version.write_text('__version__ = "1.0"\n')

@@ -302,8 +302,8 @@ async def test_the_progress_of_a_load_ends_with_the_load_and_not_with_its_turn(p
     await editor.until(lambda: any(one["done"] for one in editor.of("modeld/progress")))
     ends.set()
     assert (await turn.end())["finishReason"] == "stop"
-    told = editor.of("modeld/progress")
-    assert [(one["fraction"], one["done"]) for one in told] == [(0.99, False), (None, True)]
+    reported = editor.of("modeld/progress")
+    assert [(one["fraction"], one["done"]) for one in reported] == [(0.99, False), (None, True)]
 
 
 @pytest.mark.parametrize("way", ["request", "token", "model", "all", "progress"])

@@ -38,9 +38,9 @@ def test_the_next_turn_prefills_only_what_is_new(bench: Bench) -> None:
     prompt = bench.render(first)
     said = bench.ask(prompt)
     assert said is not None
-    told = {"role": "assistant", "content": bench.text(said)}
+    reported = {"role": "assistant", "content": bench.text(said)}
     chunks: list[int] = []
-    follow = bench.render(first, told, {"role": "user", "content": "And then?"})
+    follow = bench.render(first, reported, {"role": "user", "content": "And then?"})
     bench.ask(follow, on_chunk=chunks.append)
     assert bench.reused >= len(prompt)
     assert chunks == [len(follow)]

@@ -163,15 +163,15 @@ def _its_own(bench: Bench, prompt: str, shown: PromptImage) -> list[int]:
 
 def test_what_an_image_shows_decides_the_answer_and_the_same_one_is_computed_once(seer: Bench) -> None:
     assert seer.loaded.capabilities.vision is True
-    told = ("The very same words stand before it. ", NOISE, "what?")
-    total = len(prompt_of(seer, *told)[0])
-    first = look(seer, *told)
+    reported = ("The very same words stand before it. ", NOISE, "what?")
+    total = len(prompt_of(seer, *reported)[0])
+    first = look(seer, *reported)
     assert seer.reused == 0
-    assert look(seer, *told) == first
+    assert look(seer, *reported) == first
     assert seer.reused == total // BLOCK * BLOCK
-    assert look(seer, told[0], OTHER, "what?") != first
+    assert look(seer, reported[0], OTHER, "what?") != first
     assert BLOCK <= seer.reused <= total - TOKENS
-    assert look(seer, *told) == first
+    assert look(seer, *reported) == first
 
 
 @pytest.mark.parametrize("kept", [NUM_CTX, 0])
@@ -199,17 +199,17 @@ def test_answers_do_not_depend_on_reuse(
 
 def test_progress_and_cancel_go_through_an_image(opened: Opened, tiled: Bench) -> None:
     """Thirteen squares are more than two chunks: what a cancel between them leaves is whole."""
-    told = ("before it. ", image(200, 150, 7), "and behind it")
+    reported = ("before it. ", image(200, 150, 7), "and behind it")
     bench, chunks = opened(Path(tiled.loaded.identity.path)), list[int]()
 
     def stop(done: int) -> None:
         chunks.append(done)
         bench.abort.set()
 
-    assert look(bench, *told, on_chunk=stop) is None
+    assert look(bench, *reported, on_chunk=stop) is None
     assert chunks == [CHUNK]
     assert bench.engine.valid()
-    assert look(bench, *told) == look(tiled, *told)
+    assert look(bench, *reported) == look(tiled, *reported)
     assert (bench.reused, tiled.reused, mismatches(bench)) == (CHUNK, 0, 0)
 
 

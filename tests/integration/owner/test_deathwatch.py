@@ -1,4 +1,4 @@
-"""The end of a process, told by the kernel."""
+"""The end of a process, reported by the kernel."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def of(process: subprocess.Popen[bytes]) -> Identity:
     return msgspec.structs.replace(identity.current(), pid=process.pid, start_token=token)
 
 
-async def test_an_end_is_told_once_also_before_anybody_collects_the_process(child: subprocess.Popen[bytes]) -> None:
-    told: list[str] = []
+async def test_an_end_is_reported_once_also_before_anybody_collects_the_process(child: subprocess.Popen[bytes]) -> None:
+    reported: list[str] = []
     ended = anyio.Event()
 
     def tell() -> None:
-        told.append("ended")
+        reported.append("ended")
         ended.set()
 
     watch = DeathWatch(identity.current(), tell)
@@ -47,20 +47,20 @@ async def test_an_end_is_told_once_also_before_anybody_collects_the_process(chil
     child.kill()
     with anyio.fail_after(5):
         await ended.wait()
-    assert told == ["ended"]
+    assert reported == ["ended"]
     assert not watch.follow(of(child)), "a zombie is followed by nobody"
     watch.close()
 
 
-async def test_who_is_not_followed_any_more_is_not_told_of(child: subprocess.Popen[bytes]) -> None:
-    told: list[str] = []
-    watch = DeathWatch(identity.current(), lambda: told.append("ended"))
+async def test_who_is_not_followed_any_more_is_not_informed_of(child: subprocess.Popen[bytes]) -> None:
+    reported: list[str] = []
+    watch = DeathWatch(identity.current(), lambda: reported.append("ended"))
     assert watch.follow(of(child))
     assert not watch.follow(None)
     child.kill()
     child.wait()
     await anyio.wait_all_tasks_blocked()
-    assert told == []
+    assert reported == []
 
 
 async def test_nobody_is_followed_on_a_guess(child: subprocess.Popen[bytes]) -> None:

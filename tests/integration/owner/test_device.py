@@ -31,16 +31,16 @@ ME = named_worker(1, "1")
 
 
 class Holder:
-    """One data root's claim of a device, and what it was told."""
+    """One data root's claim of a device, and what it was answered."""
 
     def __init__(self, folder: Path, name: str, device: str = DEVICE) -> None:
-        self.told: list[DeviceEvent] = []
+        self.reported: list[DeviceEvent] = []
         self.lost = threading.Event()
         self.root = DataRoot(folder / name)
         self.lease = DeviceLease(folder / "run", device, name, ttl=TTL, root=self.root, heard=self._hear)
 
     def _hear(self, event: DeviceEvent) -> None:
-        self.told.append(event)
+        self.reported.append(event)
         if event == "lost":
             self.lost.set()
 
@@ -80,7 +80,7 @@ def test_two_data_roots_on_one_device(holder: Make) -> None:
     assert not one.lease.valid()
     two.lease.release("unload")
     one.lease.take(ME)  # a device, unlike the root, is held as often as it is needed
-    assert one.told == two.told == []
+    assert one.reported == two.reported == []
 
 
 def test_two_devices_do_not_meet(holder: Make) -> None:
@@ -179,19 +179,19 @@ async def test_a_refusal_holds_nothing_of_the_refused_one(short_tmp: Path, devic
 
 
 @pytest.mark.anyio
-async def test_a_loss_is_told_on_the_loop(short_tmp: Path, devices: Devices) -> None:
+async def test_a_loss_is_reported_on_the_loop(short_tmp: Path, devices: Devices) -> None:
     lost: list[DeviceBusy] = []
-    told = anyio.Event()
+    reported = anyio.Event()
 
     def on_lost(error: DeviceBusy) -> None:
         lost.append(error)
-        told.set()
+        reported.set()
 
     devices.on_event(lambda doubtful: None, on_lost)
     await devices.hold(["a"], 1, "1")
     (short_tmp / "user" / "devices" / "a" / "owner" / "8.lease").write_bytes(b"")
     with anyio.fail_after(5):
-        await told.wait()
+        await reported.wait()
     assert lost[0].kind == "device_busy"
     assert not devices.valid()
     await devices.release()

@@ -87,7 +87,7 @@ async def test_a_caller_that_gives_up_does_not_spoil_the_attempt(make: Make) -> 
     assert (await one.ensure()).number == 1
 
 
-async def test_the_loser_is_told_the_winners_endpoint(make: Make) -> None:
+async def test_the_loser_learns_the_winners_endpoint(make: Make) -> None:
     one, two = await make(), await make()
     await one.ensure()
     with pytest.raises(NotOwner) as refused:
@@ -107,7 +107,7 @@ async def test_an_instance_owns_once(make: Make) -> None:
     assert (await two.ensure()).before == one.instance
 
 
-async def test_a_loss_is_told_and_the_store_closes(root: DataRoot, make: Make) -> None:
+async def test_a_loss_is_reported_and_the_store_closes(root: DataRoot, make: Make) -> None:
     store = Store(root)
     one = await make(store)
     await one.ensure()
@@ -210,12 +210,12 @@ async def test_nobody_is_killed_for_a_lock_that_a_third_program_holds(
             one = await make()
             with anyio.fail_after(15):
                 while True:
-                    with pytest.raises((NotOwner, RootUnusable)) as told:
+                    with pytest.raises((NotOwner, RootUnusable)) as reported:
                         await one.ensure()
-                    if issubclass(told.type, RootUnusable):
+                    if issubclass(reported.type, RootUnusable):
                         break
                     await anyio.sleep(0.05)
-            assert "locked" in str(told.value)
+            assert "locked" in str(reported.value)
             assert owner.poll() is None
         finally:
             owner.kill()

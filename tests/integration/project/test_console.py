@@ -45,7 +45,9 @@ def test_a_reader_that_has_gone_ends_a_command_without_a_word(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_a_full_disk_under_the_output_is_told_in_one_line(command: tuple[str, ...], environ: dict[str, str]) -> None:
+def test_a_full_disk_under_the_output_is_reported_in_one_line(
+    command: tuple[str, ...], environ: dict[str, str]
+) -> None:
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = subprocess.run(
             argv(command), env=environ, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=50

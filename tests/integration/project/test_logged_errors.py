@@ -41,9 +41,9 @@ def test_a_serving_program_tells_type_and_place_alone(short_tmp: Path, words: tu
     )
     try:
         assert process.stderr is not None
-        told = process.stderr.readline()
+        reported = process.stderr.readline()
     finally:
         process.terminate()
         rest = process.communicate()[1]
-    assert "ValueError in a.library at " in told
-    assert SECRET not in told + rest
+    assert "ValueError in a.library at " in reported
+    assert SECRET not in reported + rest

@@ -99,24 +99,24 @@ def alone(home: Path, **more: str) -> dict[str, str]:
 
 
 def installed(bin_folder: Path, environ: dict[str, str], adds: str) -> None:
-    """Both commands run from there, as a person and as an editor call them; what is missing is told with its cure."""
+    """Both commands run from there, as a person and as an editor call them; what is missing is named with its cure."""
 
-    def told(*command: str, given: str = "") -> str:
+    def reported(*command: str, given: str = "") -> str:
         done = subprocess.run(command, env=environ, input=given, capture_output=True, text=True, check=False)
         assert "Traceback" not in done.stderr, done.stderr
         return done.stdout
 
     for program in ("modeld", "acp-bridge"):
-        assert told(str(bin_folder / program), "--version").split() == [program, __version__]
-    report = told(str(bin_folder / "modeld"), "doctor")
+        assert reported(str(bin_folder / program), "--version").split() == [program, __version__]
+    report = reported(str(bin_folder / "modeld"), "doctor")
     assert "engines: none is installed" in report, "an installation without extras says what it lacks"
     assert f"`{adds} 'modeld[openvino]'`" in report, "by the tool that made it"
     for command in (["modeld", "acp"], ["acp-bridge", "acp"]):
-        answer = json.loads(told(str(bin_folder / command[0]), *command[1:], given=HELLO).splitlines()[0])
+        answer = json.loads(reported(str(bin_folder / command[0]), *command[1:], given=HELLO).splitlines()[0])
         assert answer["result"]["agentInfo"]["version"] == __version__
-    settings = told(str(bin_folder / "acp-bridge"), "install", "zed", "--print")
+    settings = reported(str(bin_folder / "acp-bridge"), "install", "zed", "--print")
     command = json.loads(settings[settings.index("{") :])["agent_servers"]["modeld"]
-    answer = json.loads(told(command["command"], *command["args"], given=HELLO).splitlines()[0])
+    answer = json.loads(reported(command["command"], *command["args"], given=HELLO).splitlines()[0])
     assert answer["result"]["protocolVersion"] == 1, "what an editor's settings name starts from there too"
     script = str((bin_folder / "acp-bridge").resolve())
     line = [command["command"], "-X", "importtime", script, "acp"]

@@ -93,14 +93,14 @@ async def test_a_library_that_hangs_in_its_import_fails_the_load_by_name(models:
 
     async with inside(models, Settings(load_stall=0.5), started=first) as modeld:
         # where its library came in before the signal did, it hangs at the next step
-        with anyio.fail_after(20.0), pytest.raises(ModelLoadFailed, match=r"not (imported|told) within") as caught:
+        with anyio.fail_after(20.0), pytest.raises(ModelLoadFailed, match=r"not (imported|reported) within") as caught:
             await modeld.load("a", ZED)
         assert (caught.value.model, caught.value.stage) == ("a", "worker")
         await eventually(frozen[0].exited.is_set, "the worker that hung is gone")
         await works(modeld, "a")
 
 
-@pytest.mark.parametrize(("step", "said"), [("imported", "not told within"), ("devices", "no progress for")])
+@pytest.mark.parametrize(("step", "said"), [("imported", "not reported within"), ("devices", "no progress for")])
 async def test_a_worker_that_hangs_at_a_later_step_of_a_load_fails_it_by_name(
     models: DataRoot, monkeypatch: pytest.MonkeyPatch, step: str, said: str
 ) -> None:

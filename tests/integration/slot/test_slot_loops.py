@@ -43,12 +43,12 @@ async def test_a_loop_ends_and_the_conversation_goes_on(data_root: DataRoot) -> 
         assert (ended.finish_reason, ended.ended_by) == ("length", "repetition")
         assert ended.usage.generated <= BOUND
         assert text_of(first).startswith("".join(SENTENCE) * (WORDS // len(SENTENCE))), "nothing is taken back"
-        told = [
+        reported = [
             {"role": "user", "content": "hi"},
             {"role": "assistant", "content": text_of(first)},
             {"role": "user", "content": "capital of France?"},
         ]
-        after = client.turn("a", messages=told, params=ANY)
+        after = client.turn("a", messages=reported, params=ANY)
         result = await after.end()
         assert (result.finish_reason, result.ended_by, text_of(after)) == ("stop", "", "Paris")
         assert result.usage.reused >= ended.usage.prefilled, "the lane was not given up"

@@ -1,4 +1,4 @@
-"""Rules that people notice: who is asked, what is told, what files may do meanwhile, how long a turn gets."""
+"""Rules that people notice: who is asked, what is reported, what files may do meanwhile, how long a turn gets."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_sessions_of_many_clients_stay_open_and_block_nobody(models: DataR
         assert (await third.load("b", allow_switch=True)).active.name == "b", "an open session holds no slot"
 
 
-async def test_who_uses_a_model_is_told_also_where_no_switch_was_allowed(models: DataRoot) -> None:
+async def test_who_uses_a_model_is_informed_also_where_no_switch_was_allowed(models: DataRoot) -> None:
     async with scripted(models, SHORT) as modeld, modeld.client("Zed") as zed, modeld.client("VS Code") as code:
         await zed.turn("a", "short").end()
         with pytest.raises(ModelSwitchRequired) as caught:
@@ -122,7 +122,7 @@ async def test_many_clients_cost_the_engine_no_more_than_one(models: DataRoot, m
         one = await round_of([scheduler.Client(1, "one")] * count)
         many = await round_of([scheduler.Client(number, f"client {number}") for number in range(1, count + 1)])
         assert one[0] == many[0] == count
-        assert many[1] <= count * (count + 1) // 2 + count, "a place is told once for each move"
+        assert many[1] <= count * (count + 1) // 2 + count, "a place is reported once for each move"
 
 
 async def one_turn(modeld: Inside, client: scheduler.Client, emit: Any) -> None:

@@ -85,7 +85,7 @@ async def test_what_came_before_the_defect_is_shown(data_root: DataRoot, tmp_pat
     assert "planted" not in modeld.log()
 
 
-async def test_a_template_past_its_deadline_is_told_as_one(data_root: DataRoot) -> None:
+async def test_a_template_past_its_deadline_is_reported_as_one(data_root: DataRoot) -> None:
     """In a turn it is the template's error; in a load the model is kept as rejected."""
     write_models(data_root, "a")
     slow = "{% if 'HANG' in messages[0]['content'] %}{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}"
@@ -128,8 +128,8 @@ def test_the_stack_tells_text_from_engine() -> None:
         ),
         (Call("json", "loads", 1),): (True, ""),
     }
-    for stack, told in cases.items():
-        assert place_of(stack) == told
+    for stack, reported in cases.items():
+        assert place_of(stack) == reported
     assert of_frame(sys._getframe()) == (True, "")
     assert of_error(ValueError()) == (True, "")
 

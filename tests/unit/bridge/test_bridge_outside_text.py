@@ -77,12 +77,12 @@ def test_a_remark_a_plan_and_the_title_of_a_conversation(kind: str) -> None:
 
 
 @KINDS
-def test_an_error_is_told_without_links(kind: str) -> None:
+def test_an_error_is_reported_without_links(kind: str) -> None:
     error = ModelNotFound(requested=HOSTILE[kind], near=[])
-    told = shown(error).to_wire()
-    assert is_plain(told["message"])
-    assert "\n" not in told["message"]
-    assert told["data"]["requested"] == HOSTILE[kind], "a field is the value itself"
+    reported = shown(error).to_wire()
+    assert is_plain(reported["message"])
+    assert "\n" not in reported["message"]
+    assert reported["data"]["requested"] == HOSTILE[kind], "a field is the value itself"
     assert shown(error).message == shown(error).message, "telling it twice is telling the same"
 
 
@@ -108,17 +108,17 @@ def test_a_form_of_a_server(kind: str) -> None:
 
 @KINDS
 def test_the_progress_of_an_editor_of_lsp(kind: str) -> None:
-    told: list[dict[str, Any]] = []
+    reported: list[dict[str, Any]] = []
 
     class Protocol:
         def tell(self, method: str, params: dict[str, Any]) -> None:
-            told.append(params)
+            reported.append(params)
 
     work = WorkDone(Protocol(), "t", HOSTILE[kind])  # type: ignore[arg-type]
     work.report(HOSTILE[kind])
     work.end(HOSTILE[kind])
-    assert len(told) == 3
-    assert all(raw(text) == [] and "\n" not in text for text in strings(told))
+    assert len(reported) == 3
+    assert all(raw(text) == [] and "\n" not in text for text in strings(reported))
 
 
 @KINDS

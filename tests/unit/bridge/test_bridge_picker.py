@@ -292,7 +292,7 @@ def test_a_new_file_is_looked_for_in_time() -> None:
     assert MAX_AGE < FILES_CHECK_S < 15.0 - 2.0
 
 
-def test_a_base_model_is_told_from_one_that_chats() -> None:
+def test_a_base_model_is_distinguished_from_one_that_chats() -> None:
     rows = [row("chats"), row("base", has_template=False), row("vectors", has_template=False, embedding_only=True)]
-    told = [describe(one).endswith("base model, no chat template") for one in rows]
-    assert told == [False, True, False]
+    reported = [describe(one).endswith("base model, no chat template") for one in rows]
+    assert reported == [False, True, False]

@@ -54,20 +54,20 @@ JSON = st.recursive(
 
 
 @given(st.lists(JSON.map(json.dumps) | st.text(max_size=20), max_size=5))
-def test_whatever_a_server_sends_is_read_or_told_and_raises_nothing(pieces: list[str]) -> None:
+def test_whatever_a_server_sends_is_read_or_reported_and_raises_nothing(pieces: list[str]) -> None:
     reader = StreamReader(Cleaner())
     shown = [event for piece in pieces for event in reader.event(piece)] + reader.end()
     calls, warnings = reader.tool_calls(), reader.warnings("lab")
     assert all(isinstance(json.loads(call.arguments), dict) for call in calls)
-    assert shown or calls or warnings or reader.error, "an answer of nothing is told"
+    assert shown or calls or warnings or reader.error, "an answer of nothing is reported"
 
 
 @given(st.text(alphabet="<think>/\n ab", max_size=30), st.integers(1, 4))
 def test_thinking_comes_out_the_same_however_it_is_cut(text: str, size: int) -> None:
     def split(pieces: list[str]) -> tuple[str, str]:
         splitter = ThinkSplitter()
-        told = [splitter.feed(piece) for piece in pieces] + [splitter.end()]
-        return "".join(thinking for thinking, _ in told), "".join(answer for _, answer in told)
+        reported = [splitter.feed(piece) for piece in pieces] + [splitter.end()]
+        return "".join(thinking for thinking, _ in reported), "".join(answer for _, answer in reported)
 
     cut = [text[at : at + size] for at in range(0, len(text), size)]
     assert split(cut) == split([text])

@@ -30,7 +30,7 @@ def chunk(text: str) -> Notification:
     return Notification("session/update", msgspec.Raw(msgspec.json.encode({"sessionId": "s", "update": update})))
 
 
-def test_a_lost_reader_is_noticed_once_and_told_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_reader_is_noticed_once_and_reported_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Screen(quiet=False, switch=False)
     lost = Lost()
     monkeypatch.setattr(sys, "stdout", lost)
@@ -57,7 +57,7 @@ def test_an_error_after_half_an_answer_has_a_line_of_its_own(capsys: pytest.Capt
     assert capsys.readouterr().out == ""
 
 
-def test_a_speed_is_told_where_there_was_one() -> None:
+def test_a_speed_is_reported_where_there_was_one() -> None:
     numbers = {"model": "m", "prefilled": 5, "timings": {"first_token_s": 0.5, "tokens_per_s": 10320.6}}
     assert summary({**numbers, "generated": 0}) == "m · 5 prompt tokens (0 reused) · 0 generated"
     one = "m · 5 prompt tokens (0 reused) · 1 generated · first token after 0.50 s"

@@ -241,7 +241,7 @@ def test_commands_do_not_get_the_keys_of_providers(tmp_path: Path, monkeypatch: 
         ("git log --output=x", None),
     ],
 )
-def test_what_stands_in_the_table_is_told_word_by_word(line: str, verb: tuple[str, str] | None) -> None:
+def test_what_stands_in_the_table_is_reported_word_by_word(line: str, verb: tuple[str, str] | None) -> None:
     assert looking_verb(line) == verb
 
 

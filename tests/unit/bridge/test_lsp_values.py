@@ -133,31 +133,31 @@ def test_what_moves_by_itself_is_no_change() -> None:
     ],
 )  # fmt: skip
 def test_each_way_of_being_away_has_its_sentence(state: str, service: str, startable: bool) -> None:
-    told = service_status(None, Detection(state=state), looked=True, speed=0.0, me="me")  # type: ignore[arg-type]
-    assert (told.service, told.startable) == (service, startable)
-    assert told.text
+    reported = service_status(None, Detection(state=state), looked=True, speed=0.0, me="me")  # type: ignore[arg-type]
+    assert (reported.service, reported.startable) == (service, startable)
+    assert reported.text
     if state == "not_running":
-        assert "modeld is not running; start it" in told.text
+        assert "modeld is not running; start it" in reported.text
 
 
 def test_before_the_first_look_nothing_is_claimed() -> None:
-    told = service_status(None, Detection(state="not_running"), looked=False, speed=0.0, me="me")
-    assert told.service == "looking"
+    reported = service_status(None, Detection(state="not_running"), looked=False, speed=0.0, me="me")
+    assert reported.service == "looking"
 
 
 def test_who_holds_the_slot() -> None:
     busy = api.BusyOperation(operation="turn", stage="generating", holder="Zed", age_s=3.0)
     raw = status(active=active("a"), busy=busy, queue=[api.Waiting(client="me", model="b", waited_s=1.0)])
-    told = service_status(raw, Detection(state="running"), looked=True, speed=9.0, me="me")
-    assert told.text == "a on cpu, context 4,096, in use by Zed"
-    assert told.busy is not None
-    assert (told.busy.mine, told.busy.model, told.queue[0].mine) == (False, "a", True)
+    reported = service_status(raw, Detection(state="running"), looked=True, speed=9.0, me="me")
+    assert reported.text == "a on cpu, context 4,096, in use by Zed"
+    assert reported.busy is not None
+    assert (reported.busy.mine, reported.busy.model, reported.queue[0].mine) == (False, "a", True)
     later = msgspec.structs.replace(busy, age_s=4.0)
     again = service_status(
         msgspec.structs.replace(raw, busy=later), Detection(state="running"), looked=True, speed=9.0, me="me"
     )
-    assert told != again
-    assert settled(told) == settled(again)
+    assert reported != again
+    assert settled(reported) == settled(again)
 
 
 def test_progress_of_a_switch() -> None:

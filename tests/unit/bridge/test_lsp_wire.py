@@ -42,7 +42,7 @@ def test_method_names_are_unique_and_ours() -> None:
     assert all(name.startswith("modeld/") for name in names)
 
 
-def test_told_values_leave_no_field_out() -> None:
+def test_reported_values_leave_no_field_out() -> None:
     usage = msgspec.to_builtins(wire.Usage())
     assert usage == {"reused": 0, "prefilled": 0, "generated": 0}
 
@@ -52,7 +52,7 @@ def test_asked_values_ignore_what_a_newer_editor_adds() -> None:
     assert params.model == ""
 
 
-def test_parts_of_messages_are_told_apart_by_type() -> None:
+def test_parts_of_messages_are_distinguished_by_type() -> None:
     raw = {
         "role": "assistant",
         "content": [

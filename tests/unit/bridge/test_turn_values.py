@@ -74,7 +74,7 @@ def test_only_another_model_in_place_of_one_is_a_switch() -> None:
     assert watch.see(status("a", "Zed")) is None
     assert watch.see(status(None)) is None, "an unload is no switch"
     assert watch.see(status("b", "Zed")) == Replaced(before="a", now="b", by="Zed")
-    assert watch.see(status("b", "Zed")) is None, "told once"
+    assert watch.see(status("b", "Zed")) is None, "reported once"
     assert watch.see(status("a")) == Replaced(before="b", now="a", by="")
 
 

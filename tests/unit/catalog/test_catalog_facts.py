@@ -145,7 +145,7 @@ def test_absurd_numbers_are_left_out() -> None:
     assert known.tokens.add_bos is None
 
 
-def test_split_parts_are_told() -> None:
+def test_split_parts_are_reported() -> None:
     extra: list[Pair] = [("split.no", 2, 1), ("split.count", 2, 3)]
     known = facts(extra=extra)
     assert known.split == (1, 3)

@@ -123,7 +123,7 @@ def test_five_dimensions_are_refused() -> None:
     assert "5 dimensions" in rejected(build([], [("a.weight", (1, 1, 1, 1, 1), 0, 0)], data=64)).reason
 
 
-def test_unknown_tensor_types_are_told_not_refused() -> None:
+def test_unknown_tensor_types_are_reported_not_refused() -> None:
     table = read(build([], [("a.weight", (32,), 250, 0)], data=64)).tensors
     assert table is not None
     assert table.unknown_types == (250,)
@@ -273,7 +273,7 @@ def test_names_that_are_no_utf8_are_read() -> None:
     assert read(content + bytes(32)).metadata == {"k\ufffd": "\ufffd\ufffd"}
 
 
-def test_a_file_that_shrinks_while_it_is_read_is_told() -> None:
+def test_a_file_that_shrinks_while_it_is_read_is_reported() -> None:
     whole = model()
     with pytest.raises(HeaderRejected) as caught:
         read_header(io.BytesIO(whole[:200]), len(whole))

@@ -136,11 +136,11 @@ def test_past_the_grace_the_picker_is_empty_and_the_library_is_not() -> None:
     assert row("a", live).actions == ["start_modeld"]
 
 
-def test_models_that_are_all_damaged_or_refused_are_told_and_not_called_missing() -> None:
+def test_models_that_are_all_damaged_or_refused_are_reported_and_not_called_missing() -> None:
     live = Live(servable=LIVE, rejected={"fp1-b": "no tokenizer"})
-    told = "d cannot run: the file ends at byte 7"
-    assert hidden_reason([ENTRIES[3]], live) == f"{told}; see `modeld library`"
-    assert hidden_reason([ENTRIES[3], ENTRIES[1]], live).startswith(f"{told} (1 more cannot run either)")
+    reported = "d cannot run: the file ends at byte 7"
+    assert hidden_reason([ENTRIES[3]], live) == f"{reported}; see `modeld library`"
+    assert hidden_reason([ENTRIES[3], ENTRIES[1]], live).startswith(f"{reported} (1 more cannot run either)")
     assert hidden_reason([ENTRIES[3], ENTRIES[0]], live) == ""
     assert hidden_reason([], live) == ""
 
@@ -411,8 +411,8 @@ def test_why_a_pick_is_missing_word_for_word(name: str, live: Live, why: str) ->
 
 
 def test_a_model_whose_header_is_not_read_yet_is_no_base_model() -> None:
-    told = [
+    reported = [
         library_rows([entry("m", "llama", **changes)], Live(servable=LIVE))[0].has_template
         for changes in ({"complete": False}, {"complete": True}, {"complete": False, "problem": "the file ends"})
     ]
-    assert told == [True, False, False]
+    assert reported == [True, False, False]

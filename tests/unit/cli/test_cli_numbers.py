@@ -43,7 +43,7 @@ def test_what_can_be_meant_stays() -> None:
     assert parser().parse_args(["logs", "-n", "0"]).n == 0
 
 
-def test_a_command_that_is_told_again_keeps_its_options() -> None:
+def test_a_command_that_is_reported_again_keeps_its_options() -> None:
     given = "--ctx 2048 --min-ctx 1024 --batch 64 --device CPU --gpu-layers -1 --kv-type q8_0 --flash-attention off"
     words = [*given.split(), "--adapter", "my lora.gguf", "--adapter", "b.gguf"]
     assert config_words(parser().parse_args(["load", "m", *words])) == words

@@ -171,7 +171,7 @@ def test_the_library_says_what_can_be_done_and_what_it_costs() -> None:
     assert next_steps([row("a", "activate")], "/opt/bin/modeld")[1].startswith("`/opt/bin/modeld load NAME`")
 
 
-def test_a_switch_is_told_in_the_words_of_every_face() -> None:
+def test_a_switch_is_reported_in_the_words_of_every_face() -> None:
     assert switch_sentence("A", "B") == "Switching from A to B will unload A and drop its warm context"
     assert switch_sentence("A", "A").startswith("Loading A with other settings will unload it")
     assert use_sentence("A", []) == "A is in use by another editor"

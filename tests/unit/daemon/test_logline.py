@@ -22,11 +22,11 @@ def test_a_turn_is_one_line_with_its_times() -> None:
     )
     line = turn_line("Zed", result)
     assert line.startswith('turn client=Zed model="smollm2 135m" finish=stop reused=3 prefilled=59 generated=7 ')
-    told = parsed(f"2026-11-29T20:55:19 [23773] {line}")
-    assert (told["event"], told["pid"], told["time"]) == ("turn", 23773, "2026-11-29T20:55:19")
-    assert told["fields"]["model"] == "smollm2 135m"
-    assert told["fields"]["generated"] == 7
-    assert told["fields"]["first_token_s"] == 2.59
+    reported = parsed(f"2026-11-29T20:55:19 [23773] {line}")
+    assert (reported["event"], reported["pid"], reported["time"]) == ("turn", 23773, "2026-11-29T20:55:19")
+    assert reported["fields"]["model"] == "smollm2 135m"
+    assert reported["fields"]["generated"] == 7
+    assert reported["fields"]["first_token_s"] == 2.59
 
 
 def test_other_lines_are_text() -> None:
@@ -40,9 +40,9 @@ def test_other_lines_are_text() -> None:
 
 @given(st.text(max_size=20))
 def test_any_name_survives(name: str) -> None:
-    told = parsed(f"2026-11-29T20:55:19 [1] {fields_line('turn', client=name, n=1)}")
-    assert str(told["fields"]["client"]) == " ".join(name.split()) or told["fields"]["client"] in (
+    reported = parsed(f"2026-11-29T20:55:19 [1] {fields_line('turn', client=name, n=1)}")
+    assert str(reported["fields"]["client"]) == " ".join(name.split()) or reported["fields"]["client"] in (
         int(name) if name.strip().lstrip("+-").isdecimal() else None,
         float(name) if "." in name and name.replace(".", "", 1).strip().isdecimal() else None,
     )
-    assert told["fields"]["n"] == 1
+    assert reported["fields"]["n"] == 1

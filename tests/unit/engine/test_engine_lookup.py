@@ -1,4 +1,4 @@
-"""What is drafted from a conversation, and when it is told."""
+"""What is drafted from a conversation, and when it is proposed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Answer:
 
     def __init__(self, prompt: list[int], answer: list[int]) -> None:
         self.lookup = Lookup(prompt)
-        self.evaluations = self.told = self.refused = 0
+        self.evaluations = self.reported = self.refused = 0
         draft: list[int] = []
         for number, token in enumerate(answer):
             expected = bool(draft) and draft[0] == token
-            assert self.lookup.accept(token) == expected, "told tokens are confirmed one by one, and no others"
+            assert self.lookup.accept(token) == expected, "reported tokens are confirmed one by one, and no others"
             if expected:
                 del draft[0]
                 continue
@@ -31,22 +31,22 @@ class Answer:
             left = len(answer) - number - 1
             draft = self.lookup.draft(left)
             assert len(draft) <= min(LONGEST, left)
-            self.told += len(draft)
+            self.reported += len(draft)
             self.evaluations += 1
 
 
 @given(tokens, tokens)
 def test_whatever_is_said_the_books_agree(prompt: list[int], answer: list[int]) -> None:
     run = Answer(prompt, answer)
-    assert run.evaluations + run.told - run.refused >= len(answer)
+    assert run.evaluations + run.reported - run.refused >= len(answer)
 
 
 @pytest.mark.parametrize("size", range(GRAM + 2))
 def test_a_prompt_may_be_shorter_than_what_is_looked_up(size: int) -> None:
     answer = [1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2]
     run = Answer(list(range(size)), answer)
-    assert 0 < run.told < len(answer)
-    assert run.evaluations + run.told - run.refused >= len(answer)
+    assert 0 < run.reported < len(answer)
+    assert run.evaluations + run.reported - run.refused >= len(answer)
 
 
 def test_a_copy_is_evaluated_in_few_batches() -> None:
@@ -64,9 +64,9 @@ def test_an_edit_in_a_copy_costs_one_wrong_draft() -> None:
     assert run.evaluations < 2 * (GRAM + 2 * TRUST + 5) + 400 // LONGEST
 
 
-def test_nothing_is_told_of_text_that_never_repeats() -> None:
+def test_nothing_is_proposed_for_text_that_never_repeats() -> None:
     run = Answer(list(range(200)), list(range(1000, 1400)))
-    assert run.told == 0
+    assert run.reported == 0
     assert run.evaluations == 400
 
 
@@ -75,7 +75,7 @@ def test_what_repeats_but_goes_on_differently_is_trusted_ever_less() -> None:
     line = list(range(GRAM + TRUST + 1))
     answer = [token for _ in range(100) for token in [*line, 100 + chance.randrange(500)]]
     run = Answer([*line, 99], answer)
-    assert run.told < 20 * LONGEST, "a row ends before trust that was doubled five times is earned"
+    assert run.reported < 20 * LONGEST, "a row ends before trust that was doubled five times is earned"
     assert len(line) < MOST_TRUST
 
 

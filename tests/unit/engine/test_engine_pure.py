@@ -124,7 +124,7 @@ def test_frames_survive_every_split(cuts: list[int]) -> None:
 
 
 @pytest.mark.parametrize("data", [b"\xff\xff\xff\xff", b"\x01\x00\x00\x00\xc1", b"\x02\x00\x00\x00\x81\xa1"])
-def test_garbage_is_told_and_not_guessed_at(data: bytes) -> None:
+def test_garbage_is_reported_and_not_guessed_at(data: bytes) -> None:
     with pytest.raises(BadFrame):
         to_worker_reader().feed(data + b"rest")
 

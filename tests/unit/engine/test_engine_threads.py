@@ -1,4 +1,4 @@
-"""Which number of threads a piece of work gets, against an engine that only remembers what it was told."""
+"""Which number of threads a piece of work gets, against an engine that only remembers what it was given."""
 
 from __future__ import annotations
 

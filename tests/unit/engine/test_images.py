@@ -69,7 +69,7 @@ def test_a_header_cut_anywhere_is_a_reason_and_nothing_else(data: bytes) -> None
             dimensions(data[:length])
 
 
-def test_large_images_are_told_by_their_header_alone() -> None:
+def test_large_images_are_reported_by_their_header_alone() -> None:
     side = int(MOST_PIXELS**0.5) + 1
     for data in (png_of(side, side, b""), jpeg(side, side), bmp(side, side)):
         with pytest.raises(ValueError, match="million pixels"):
@@ -99,15 +99,15 @@ def part(data: bytes) -> dict[str, Any]:
 
 def test_images_leave_marks_where_they_were() -> None:
     words = {"role": "user", "content": "only words"}
-    told: list[dict[str, Any]] = [
+    reported: list[dict[str, Any]] = [
         words,
         {"role": "user", "content": [part(png(2, 3)), {"type": "text", "text": "this"}, part(png(4, 5))]},
     ]
-    messages, images = take_images(told, "MARK")
+    messages, images = take_images(reported, "MARK")
     assert messages[0] is words
     assert [one["text"] for one in messages[1]["content"]] == ["MARK", "this", "MARK"]
     assert [(one.width, one.height, one.index) for one in images] == [(2, 3, 1), (4, 5, 1)]
-    assert told[1]["content"][0]["type"] == "image_url", "what the caller holds stays as it is"
+    assert reported[1]["content"][0]["type"] == "image_url", "what the caller holds stays as it is"
 
 
 def test_what_cannot_be_shown_is_refused_with_its_message() -> None:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 
 
 class Pipe:
-    """A pipe that an Outgoing writes to; `broken` is set when it told so."""
+    """A pipe that an Outgoing writes to; `broken` is set when it said so."""
 
     def __init__(self, **options: Any) -> None:
         self.source, sink = os.pipe()
@@ -67,7 +67,7 @@ def test_silence_is_filled_with_beats_that_may_be_withheld() -> None:
     os.close(pipe.source)
 
 
-def test_a_broken_pipe_is_told_and_takes_no_more(pipe: Pipe) -> None:
+def test_a_broken_pipe_is_reported_and_takes_no_more(pipe: Pipe) -> None:
     source, pipe.source = pipe.source, os.open(os.devnull, os.O_RDONLY)
     os.close(source)
     pipe.outgoing.put(b"to nobody")

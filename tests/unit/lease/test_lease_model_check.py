@@ -46,14 +46,14 @@ def test_long_random_walks_of_three_contenders_give_one_owner_at_most() -> None:
     owners = 0
     for seed in range(150):
         chance = random.Random(seed)
-        state, told = model.start(), []
+        state, reported = model.start(), []
         for _ in range(250):
             tick, *moves = model.steps(state)
             live = [move for move in moves if not move[0].endswith("crash")]
             choice = moves if chance.random() < 0.02 else live
             label, state = chance.choice(choice) if choice and chance.random() < 0.8 else tick
-            told.append(label)
-            assert len(acting(state)) <= 1, f"seed {seed}: {told}"
+            reported.append(label)
+            assert len(acting(state)) <= 1, f"seed {seed}: {reported}"
         owners += max((epoch for epoch, _ in state.files), default=0)
     assert owners > 300  # the walks do get somewhere
 

@@ -88,7 +88,7 @@ def test_auto_does_not_go_below_the_smallest_useful_context() -> None:
     assert caught.value.fits is None, "not even the smallest step fits"
     with pytest.raises(InsufficientMemory) as caught:
         require(plan(ENTRY, asked(), memory(int(2.75 * GIB)), SETTINGS))
-    assert caught.value.fits == 2304, "what fits is told, though auto does not go so low"
+    assert caught.value.fits == 2304, "what fits is reported, though auto does not go so low"
 
 
 def test_an_explicit_context_is_never_lowered_and_the_refusal_says_what_would_fit() -> None:

@@ -187,7 +187,7 @@ def test_the_limit_of_a_tokenizer_is_lifted_and_nothing_else_touched(tmp_path: P
     assert data == (7).to_bytes(4, "little") + (2**31 - 1).to_bytes(4, "little") + b"rest"
 
 
-def test_native_messages_are_told_without_the_paths_of_their_build() -> None:
+def test_native_messages_are_reported_without_the_paths_of_their_build() -> None:
     error = RuntimeError("Check 'x' failed at /ci/openvino.genai/src/cpp/src/gguf.cpp:84:\n[load_gguf] it failed\n\n")
     assert reason_of(error) == "[load_gguf] it failed"
     assert reason_of(RuntimeError()) == "RuntimeError"

@@ -24,7 +24,7 @@ def openers(style: ToolStyle, tools: list[dict[str, Any]] = TOOLS) -> list[str]:
     return [] if grammar is None else sorted(section.opener for section in grammar.sections)
 
 
-def told(style: ToolStyle, pieces: list[str]) -> list[Opened]:
+def reported(style: ToolStyle, pieces: list[str]) -> list[Opened]:
     """What a parser says while it reads."""
     parser = OutputParser(OutputFormat(tools=style), (), TOOLS)
     found = []
@@ -71,7 +71,7 @@ def test_odd_parameters_become_any_object() -> None:
     assert set(any_arguments(grammar).schemas) == {"a", "b"}
 
 
-def test_a_section_is_told_when_its_opener_is_whole_and_once() -> None:
+def test_a_section_is_reported_when_its_opener_is_whole_and_once() -> None:
     pieces = [
         "Let me see. <tool",
         "_call",
@@ -81,7 +81,7 @@ def test_a_section_is_told_when_its_opener_is_whole_and_once() -> None:
         'ents": {"path"',
         ': "x"}}</tool_call>',
     ]
-    found = told("hermes", pieces)
+    found = reported("hermes", pieces)
     assert found == [
         Opened("\n", opener="<tool_call>"),
         Opened('{"path"', "read"),
@@ -89,13 +89,13 @@ def test_a_section_is_told_when_its_opener_is_whole_and_once() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-def test_each_call_is_told_by_section_and_by_arguments_at_every_split(size: int) -> None:
+def test_each_call_is_reported_by_section_and_by_arguments_at_every_split(size: int) -> None:
     text = f"<tool_call>{READ}</tool_call>\n<tool_call>{READ}</tool_call>"
     pieces = [text[at : at + size] for at in range(0, len(text), size)]
-    found = told("hermes", pieces)
+    found = reported("hermes", pieces)
     tools = [one.tool for one in found]
     if size == 1000:
-        assert len(found) == 1  # all in one piece: only the last is told, and nothing is left to hold
+        assert len(found) == 1  # all in one piece: only the last is reported, and nothing is left to hold
         return
     assert tools == [None, "read", None, "read"]
     assert all(len(one.written) <= size for one in found)
@@ -113,11 +113,11 @@ def test_each_call_is_told_by_section_and_by_arguments_at_every_split(size: int)
         ("apertus", '<|tools_prefix|>[{"read": {"path": "x"}}]<|tools_suffix|>'),
     ],
 )
-def test_arguments_are_told_wherever_a_family_writes_json(style: ToolStyle, output: str) -> None:
-    assert "read" in [one.tool for one in told(style, list(output))]
+def test_arguments_are_reported_wherever_a_family_writes_json(style: ToolStyle, output: str) -> None:
+    assert "read" in [one.tool for one in reported(style, list(output))]
 
 
-def test_arguments_of_a_channel_are_told() -> None:
+def test_arguments_of_a_channel_are_reported() -> None:
     parser = OutputParser(OutputFormat(reasoning="channels", tools="gpt_oss"), (), TOOLS)
     found = []
     for char in '<|channel|>commentary to=functions.read <|constrain|>json<|message|>{"path": "x"}<|call|>':

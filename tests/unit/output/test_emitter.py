@@ -162,7 +162,7 @@ def test_what_belongs_to_no_call_is_nothing(out: Emitter) -> None:
     assert (out.take(), out.calls, out.opened) == ([], [], None)
 
 
-def test_arguments_that_come_next_are_told_with_what_is_there(out: Emitter) -> None:
+def test_arguments_that_come_next_are_reported_with_what_is_there(out: Emitter) -> None:
     out.begin_call("read")
     assert out.opened is None
     out.expect_arguments('{"a')
@@ -186,7 +186,7 @@ def test_arguments_that_come_next_are_told_with_what_is_there(out: Emitter) -> N
         ('{"a": ' * 50_000, False),
     ],
 )
-def test_an_object_is_told_from_what_only_looks_like_one(text: str, whole: bool) -> None:
+def test_an_object_is_distinguished_from_what_only_looks_like_one(text: str, whole: bool) -> None:
     assert is_object(text) is whole
 
 
@@ -198,7 +198,7 @@ def test_what_comes_after_the_end_is_nobodys() -> None:
     assert [event for event in events if isinstance(event, TextDelta)] == []
 
 
-def test_an_opened_call_is_told_once() -> None:
+def test_an_opened_call_is_reported_once() -> None:
     parser = OutputParser(PLAIN)
     assert parser.take_opened() is None
     parser._out.opened = Opened("{", "read")

@@ -97,7 +97,7 @@ def test_without_tools_marks_of_calls_are_text() -> None:
     assert whole(TAGS, said, tools=[]).text == said
 
 
-def test_stages_are_told_once_each_in_order() -> None:
+def test_stages_are_reported_once_each_in_order() -> None:
     events = whole(TAGS, "<think>a</think>b\nc").events
     assert [type(event) for event in events if isinstance(event, (Thinking, Generating))] == [Thinking, Generating]
 

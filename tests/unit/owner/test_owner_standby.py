@@ -78,14 +78,14 @@ def held(unmoved: float = 0.0) -> Look:
     return Look(standing="held", sighting=Sighting(epoch=3, mark=Mark(3, 4), record=record), unmoved=unmoved)
 
 
-def pause_after(look: Look, *, told: bool = False, provable: bool = False) -> float:
+def pause_after(look: Look, *, reported: bool = False, provable: bool = False) -> float:
     standby = Standby()
     standby.saw(look, 0.0, rank(0), PATIENCE)
-    return standby.pause(TTL, told=told, provable=provable)
+    return standby.pause(TTL, reported=reported, provable=provable)
 
 
-def test_a_death_that_is_told_or_cannot_be_seen_needs_few_looks() -> None:
-    assert pause_after(held(), told=True, provable=True) == TTL / 5
+def test_a_death_that_is_reported_or_cannot_be_seen_needs_few_looks() -> None:
+    assert pause_after(held(), reported=True, provable=True) == TTL / 5
     assert pause_after(held()) == TTL / 5
     assert pause_after(look("released", reason="stop")) == TTL / 5
 
@@ -95,7 +95,7 @@ def test_a_death_that_only_a_look_shows_is_looked_for_twice_a_second() -> None:
 
 
 def test_a_lease_that_stands_still_is_looked_at_when_it_would_be_free() -> None:
-    assert pause_after(held(unmoved=PATIENCE - 0.3), told=True) == pytest.approx(0.301)
+    assert pause_after(held(unmoved=PATIENCE - 0.3), reported=True) == pytest.approx(0.301)
     assert pause_after(held(unmoved=PATIENCE - 0.3), provable=True) == pytest.approx(0.301)
 
 
@@ -103,10 +103,10 @@ def test_after_a_crash_a_younger_one_looks_often() -> None:
     standby = Standby()
     standby.saw(held(), 0.0, rank(2), PATIENCE)
     standby.saw(look("dead"), 1.0, rank(2), PATIENCE)
-    assert standby.pause(TTL, told=False, provable=True) == LONGEST_POLL
+    assert standby.pause(TTL, reported=False, provable=True) == LONGEST_POLL
 
 
 def test_a_look_that_is_a_little_late_still_counts_whole() -> None:
     from shared.lease.contender import STEP_FRACTION
 
-    assert pause_after(held(), told=True) < TTL / STEP_FRACTION
+    assert pause_after(held(), reported=True) < TTL / STEP_FRACTION

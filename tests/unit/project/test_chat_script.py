@@ -1,4 +1,4 @@
-"""`make chat` tells a person only what is right where it is told."""
+"""`make chat` tells a person only what is right where it is shown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_no_step_is_told_that_is_done_already(stub: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_step_is_reported_that_is_done_already(stub: Path, capfd: pytest.CaptureFixture[str]) -> None:
     chat._pull(dict(os.environ))
     said = capfd.readouterr().out
     assert "Next" not in said

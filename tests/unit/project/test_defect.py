@@ -1,4 +1,4 @@
-"""A defect is told by its type and place: its text may hold a key or a prompt."""
+"""A defect is reported by its type and place: its text may hold a key or a prompt."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def heard() -> Iterator[logging.Logger]:
 
 def test_a_command_that_breaks_says_where_and_not_what(capsys: pytest.CaptureFixture[str]) -> None:
     assert codes.ended("modeld", ["pull", SECRET], failing) == codes.FAILED
-    told = capsys.readouterr().err
-    assert "Marked" not in told
-    assert "modeld: ValueError in pull at " in told
-    assert "in failing" in told, "the calls that led there help who looks for the defect"
+    reported = capsys.readouterr().err
+    assert "Marked" not in reported
+    assert "modeld: ValueError in pull at " in reported
+    assert "in failing" in reported, "the calls that led there help who looks for the defect"
 
 
 def test_what_a_library_logs_of_an_error_is_its_type_and_place(
@@ -53,10 +53,10 @@ def test_what_a_library_logs_of_an_error_is_its_type_and_place(
         heard.exception("while sending %s", SECRET)
     heard.error("refused: %s", SECRET)
     heard.warning("sent: %s", SECRET)
-    told = capsys.readouterr().err
-    assert "Marked" not in told
-    assert told.splitlines()[0].startswith("modeld: ValueError in heard.library at ")
-    assert told.count("\n") == 2
+    reported = capsys.readouterr().err
+    assert "Marked" not in reported
+    assert reported.splitlines()[0].startswith("modeld: ValueError in heard.library at ")
+    assert reported.count("\n") == 2
 
 
 def test_without_the_handler_the_text_would_be_shown(capsys: pytest.CaptureFixture[str]) -> None:

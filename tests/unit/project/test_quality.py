@@ -29,7 +29,7 @@ def test_every_group_has_pure_modules_and_tests() -> None:
         assert all((ROOT / test).exists() for test in group.tests), group.name
 
 
-def test_a_place_without_pure_modules_is_told() -> None:
+def test_a_place_without_pure_modules_is_reported() -> None:
     with pytest.raises(StepFailed, match=r"^nowhere/\* \(group g"):
         with_modules(Group("g", ("nowhere/*",), ()), pure_files())
     files = [Path("a/b.py"), Path("a/c/d.py"), Path("e.py")]
@@ -96,7 +96,7 @@ def test_a_changed_function_is_named_as_in_its_source(name: str, function: str) 
     assert mutation._function(name) == function
 
 
-def test_a_change_is_told_in_one_line() -> None:
+def test_a_change_is_reported_in_one_line() -> None:
     diff = "--- a.py\n+++ a.py\n@@ -1,3 +1,3 @@\n def f():\n-    return (\n-        1\n+    return 2\n"
     assert mutation._change(diff) == "return ( 1 => return 2"
     assert mutation._change("--- a\n+++ a\n-    x()\n") == "x() =>"

@@ -1,4 +1,4 @@
-"""Commands that are told to people work where they are told."""
+"""Commands that are reported to people work where they are shown."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def test_pip_where_pip_installed_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     assert remedy.install_command("openvino", prefix=tmp_path, has=has("pip")) == "pip install 'modeld[openvino]'"
     monkeypatch.setenv("PATH", "")
-    told = remedy.install_command("openvino", prefix=tmp_path, has=has("pip"))
-    assert told == f"{sys.executable} -m pip install 'modeld[openvino]'"
+    reported = remedy.install_command("openvino", prefix=tmp_path, has=has("pip"))
+    assert reported == f"{sys.executable} -m pip install 'modeld[openvino]'"
 
 
 def test_uv_where_the_environment_has_no_pip(tmp_path: Path) -> None:
-    told = remedy.install_command("mcp", prefix=tmp_path, has=has())
-    assert told == f"uv pip install --python {sys.executable} 'modeld[mcp]'"
+    reported = remedy.install_command("mcp", prefix=tmp_path, has=has())
+    assert reported == f"uv pip install --python {sys.executable} 'modeld[mcp]'"
 
 
 @pytest.mark.parametrize(
@@ -75,11 +75,11 @@ def test_the_tool_that_made_the_environment_keeps_what_is_there(tmp_path: Path, 
 
 
 def test_nothing_is_added_to_what_uvx_throws_away(tmp_path: Path) -> None:
-    told = remedy.install_command("openvino", prefix=tmp_path / "archive-v0" / "x1", has=has())
-    assert told == "uv tool install 'modeld[openvino]'"
+    reported = remedy.install_command("openvino", prefix=tmp_path / "archive-v0" / "x1", has=has())
+    assert reported == "uv tool install 'modeld[openvino]'"
 
 
-def test_every_extra_that_is_told_can_be_installed() -> None:
+def test_every_extra_that_is_reported_can_be_installed() -> None:
     project = Path(__file__).resolve().parents[3] / "pyproject.toml"
     extras = tomllib.loads(project.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     assert {*BACKENDS} < {*remedy.EXTRAS} < {*extras}

@@ -66,7 +66,7 @@ def test_a_secret_cut_between_two_pieces_is_hidden_too(secret: str, size: int) -
     text = f"before {echoes(secret)} after {secret[:5]}"
     shown = "".join(cleaner.feed(text[at : at + size]) for at in range(0, len(text), size)) + cleaner.end()
     assert found(secret, {"text": shown.encode()}) == []
-    assert shown.endswith(f" after {secret[:5]}"), "what only began like one is told at the end"
+    assert shown.endswith(f" after {secret[:5]}"), "what only began like one is reported at the end"
 
 
 @given(st.text(max_size=80), st.integers(1, 5))
@@ -306,7 +306,7 @@ PARSERS = {"modeld": modeld_parser, "acp-bridge": bridge_parser}
     [["https://me:Marked-1@h/x"], ["doctor", "https://h/x?token=Marked-1"], ["doctor", "--token", "Marked-1"],
      ["doctor", "--api-key=Marked-1"], ["completion", "https://Marked-1@h/x"]],
 )  # fmt: skip
-def test_a_mistake_in_a_command_line_is_told_without_what_is_secret_in_it(
+def test_a_mistake_in_a_command_line_is_reported_without_what_is_secret_in_it(
     program: str, typed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
@@ -316,13 +316,13 @@ def test_a_mistake_in_a_command_line_is_told_without_what_is_secret_in_it(
     assert HIDDEN in said
 
 
-def test_a_mistake_in_a_command_line_is_told_with_what_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_in_a_command_line_is_reported_with_what_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         modeld_parser().parse_args(["starrt"])
     assert "'starrt'" in capsys.readouterr().err
 
 
-def test_a_key_in_the_place_of_a_setting_is_not_told(tmp_path: Path) -> None:
+def test_a_key_in_the_place_of_a_setting_is_not_reported(tmp_path: Path) -> None:
     key = "sk-Marked0123456789abcdefgh"
     file = tmp_path / "config.toml"
     for content in (f"{key} = 1", f'backend = "{key}"'):

@@ -1,4 +1,4 @@
-"""What service managers are told, read back by parsers of their formats. systemd's own tool judges it elsewhere."""
+"""What service managers are given, read back by parsers of their formats. systemd's own tool judges it elsewhere."""
 
 from __future__ import annotations
 

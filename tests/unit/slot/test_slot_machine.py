@@ -350,7 +350,7 @@ def test_a_cancel_without_valid_state_closes_the_slot_and_bumps_the_generation(s
     assert slot.named() == "Empty"
 
 
-def test_a_stuck_operation_costs_the_worker_and_is_told(slot: Driver) -> None:
+def test_a_stuck_operation_costs_the_worker_and_is_reported(slot: Driver) -> None:
     slot.load()
     slot.start(lease=7)
     effects = slot.feed(ev.OperationStuck(lease=7, reason="it did not stop"))

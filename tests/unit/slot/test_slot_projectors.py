@@ -25,8 +25,8 @@ def test_one_that_ended_a_worker_is_left_out_until_the_file_is_another() -> None
     files: dict[str, Signature] = {"/mmproj.gguf": (1, 2, 3)}
     projectors = Projectors(files.get)
     assert projectors.without(MODEL) == MODEL
-    told = projectors.note("/m.gguf", "/mmproj.gguf", "killed by SIGABRT")
-    assert "mmproj.gguf, by which it sees, is left out" in told
+    reported = projectors.note("/m.gguf", "/mmproj.gguf", "killed by SIGABRT")
+    assert "mmproj.gguf, by which it sees, is left out" in reported
     blind = projectors.without(MODEL)
     assert (blind.projector, blind.vision) == ("", False)
     assert projectors.without(blind) == blind
@@ -50,11 +50,11 @@ def test_a_folder_sees_by_its_vision_graph() -> None:
     assert "openvino_vision_embeddings_model.xml, by which it sees" in str(projectors.warnings(blind))
 
 
-def test_what_was_left_out_is_told_with_how_it_ended() -> None:
+def test_what_was_left_out_is_reported_with_how_it_ended() -> None:
     projectors = Projectors(lambda path: (1, 1, 1))
     projectors.note("/m.gguf", "/mmproj.gguf", "killed by SIGSEGV")
-    (told,) = projectors.warnings(projectors.without(MODEL))
-    assert told == "images are refused: mmproj.gguf, by which it sees, ended the engine (killed by SIGSEGV)"
+    (reported,) = projectors.warnings(projectors.without(MODEL))
+    assert reported == "images are refused: mmproj.gguf, by which it sees, ended the engine (killed by SIGSEGV)"
 
 
 def test_images_are_found_in_parts() -> None:
@@ -63,7 +63,7 @@ def test_images_are_found_in_parts() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="codes of signals")
-def test_a_fault_of_native_code_is_told_from_a_kill() -> None:
+def test_a_fault_of_native_code_is_distinguished_from_a_kill() -> None:
     assert exits.crashed(-signal.SIGABRT)
     assert exits.crashed(-signal.SIGSEGV)
     assert not any(exits.crashed(code) for code in (None, 0, 1, exits.ENGINE_FAULT, -signal.SIGKILL, -signal.SIGTERM))

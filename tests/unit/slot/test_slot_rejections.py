@@ -65,7 +65,7 @@ def test_a_load_that_works_takes_it_back_and_one_that_was_stopped_does_not() -> 
     assert rejections.rows() == []
 
 
-def test_what_has_no_digest_cannot_be_told_again() -> None:
+def test_what_has_no_digest_cannot_be_recognised_again() -> None:
     rejections = Rejections()
     rejections.note(msgspec.structs.replace(TARGET, digest=""), failed("weights", "bad tensors"))
     assert rejections.rows() == []

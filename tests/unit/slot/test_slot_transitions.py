@@ -51,7 +51,7 @@ ENDING = state("ShuttingDown", closing=frozenset({4, 5}))
 LOST = state("LostOwner", closing=frozenset({4, 5}))
 
 
-def told(generation: int = 5) -> list[fx.Effect]:
+def reported(generation: int = 5) -> list[fx.Effect]:
     """What everybody hears when the generation rises."""
     return [fx.SaveGeneration(generation=generation), fx.Announce()]
 
@@ -87,16 +87,16 @@ def closed(worker: int = 5, *, kill: bool) -> fx.Effect:
 
 ALL_GONE = {**NONE, "name": "Unloading", "closing": frozenset({5}), "error": None}
 STEPS: list[tuple[str, SlotState, ev.Event, dict[str, Any], list[fx.Effect]]] = [
-    ("load into nothing", EMPTY, ASK_A, begun("Loading", "a"), [START, *told()]),
-    ("load after a failure", FAILED, ASK_A, begun("Loading", "a"), [START, *told()]),
-    ("load beside an ending", UNLOADING, ASK_A, begun("Switching", "a"), [START, *told()]),
+    ("load into nothing", EMPTY, ASK_A, begun("Loading", "a"), [START, *reported()]),
+    ("load after a failure", FAILED, ASK_A, begun("Loading", "a"), [START, *reported()]),
+    ("load beside an ending", UNLOADING, ASK_A, begun("Switching", "a"), [START, *reported()]),
     ("load what is there", READY, ASK_A, {"orphaned_at": None, "used_at": NOW}, []),
     (
         "switch",
         READY,
         SWITCH,
         {**begun("Switching", "b", "a"), "closing": frozenset({5})},
-        [closed(kill=False), START, *told()],
+        [closed(kill=False), START, *reported()],
     ),
     ("load what is busy", BUSY, ASK_A, {}, []),
     ("join a load", LOADING, ASK_A, with_load(LOADING, callers=frozenset({1, 2, 9})), []),
@@ -106,7 +106,7 @@ STEPS: list[tuple[str, SlotState, ev.Event, dict[str, Any], list[fx.Effect]]] = 
         ORPHANED,
         ASK_B,
         {**begun("Switching", "b"), "closing": frozenset({5})},
-        [fx.FinishLoad(job=3, error=NOBODY), closed(kill=True), fx.Announce(), START, *told()],
+        [fx.FinishLoad(job=3, error=NOBODY), closed(kill=True), fx.Announce(), START, *reported()],
     ),
     ("a caller goes", LOADING, ev.CallerGone(caller=1), with_load(LOADING, callers=frozenset({2})), []),
     (
@@ -158,13 +158,13 @@ STEPS: list[tuple[str, SlotState, ev.Event, dict[str, Any], list[fx.Effect]]] = 
     ("no use ends", BUSY, ev.OperationEnded(lease=7, counts_as_use=False), {"name": "Ready", "operation": None},
      [fx.Announce()]),
     ("a turn ends badly", BUSY, ev.OperationEnded(lease=7, state_valid=False), {**ALL_GONE, "generation": 5},
-     [closed(kill=True), *told()]),
+     [closed(kill=True), *reported()]),
     ("a turn ends late", BUSY, ev.OperationEnded(lease=6, state_valid=False), {}, []),
     ("stuck", BUSY, ev.OperationStuck(lease=7, reason="gone"), {**ALL_GONE, "generation": 5},
-     [fx.FailOperation(lease=7, error=CRASH), closed(kill=True), *told()]),
+     [fx.FailOperation(lease=7, error=CRASH), closed(kill=True), *reported()]),
     ("stuck, late", BUSY, ev.OperationStuck(lease=6, reason="gone"), {}, []),
     ("unload", READY, ev.UnloadAsked(reason="asked for"), {**ALL_GONE, "generation": 5},
-     [closed(kill=False), *told()]),
+     [closed(kill=False), *reported()]),
     ("unload a failure", FAILED, ev.UnloadAsked(reason="asked for"), {"name": "Empty", "error": None},
      [fx.Announce()]),
     ("unload an orphan", ORPHANED, ev.UnloadAsked(reason="asked for"), ALL_GONE,
@@ -182,13 +182,13 @@ STEPS: list[tuple[str, SlotState, ev.Event, dict[str, Any], list[fx.Effect]]] = 
      [fx.FinishLoad(job=3, error=failed_load("template", "gone")), fx.Announce()]),
     ("another is gone in a load", LOADING, ev.WorkerGone(worker=9, reason="gone"), {}, []),
     ("crashed", READY, ev.WorkerGone(worker=5, reason="gone"),
-     {**NONE, "name": "Failed", "generation": 5, "error": CRASH}, told()),
+     {**NONE, "name": "Failed", "generation": 5, "error": CRASH}, reported()),
     ("crashed in a turn", BUSY, ev.WorkerGone(worker=5, reason="gone"),
      {**NONE, "name": "Failed", "generation": 5, "error": CRASH},
-     [fx.FailOperation(lease=7, error=CRASH), *told()]),
+     [fx.FailOperation(lease=7, error=CRASH), *reported()]),
     ("ended by a template", BUSY, ev.WorkerGone(worker=5, reason="gone", by_template=True),
      {**NONE, "name": "Failed", "generation": 5, "error": template_failed().to_wire()},
-     [fx.FailOperation(lease=7, error=template_failed().to_wire()), *told()]),
+     [fx.FailOperation(lease=7, error=template_failed().to_wire()), *reported()]),
     ("another is gone in use", READY, ev.WorkerGone(worker=9, reason="gone"), {}, []),
     ("one of two is gone", UNLOADING, ev.WorkerGone(worker=4, reason="closed"), {"closing": frozenset({5})}, []),
     ("the last is gone", msgspec.structs.replace(UNLOADING, closing=frozenset({5})),
@@ -198,20 +198,20 @@ STEPS: list[tuple[str, SlotState, ev.Event, dict[str, Any], list[fx.Effect]]] = 
     ("one is gone in the end", ENDING, ev.WorkerGone(worker=4, reason="closed"), {"closing": frozenset({5})}, []),
     ("the owner is lost in a load", SWITCHING, ev.OwnerLost(),
      {**NONE, "name": "LostOwner", "generation": 5, "closing": frozenset({4, 5})},
-     [fx.FinishLoad(job=3, error=NotOwner(owner=None).to_wire()), closed(kill=True), *told()]),
+     [fx.FinishLoad(job=3, error=NotOwner(owner=None).to_wire()), closed(kill=True), *reported()]),
     ("the owner is lost in a turn", BUSY, ev.OwnerLost(),
      {**NONE, "name": "LostOwner", "generation": 5, "closing": frozenset({5})},
-     [fx.FailOperation(lease=7, error=NotOwner(owner=None).to_wire()), closed(kill=True), *told()]),
+     [fx.FailOperation(lease=7, error=NotOwner(owner=None).to_wire()), closed(kill=True), *reported()]),
     ("the end comes in a turn", BUSY, ev.ShutdownAsked(),
      {**NONE, "name": "ShuttingDown", "generation": 5, "closing": frozenset({5})},
      [fx.FailOperation(lease=7, error=DaemonRestarting(hint="", retryable=True).to_wire()),
-      closed(kill=False), *told()]),
+      closed(kill=False), *reported()]),
     ("the end comes to nothing", FAILED, ev.ShutdownAsked(),
-     {"name": "ShuttingDown", "generation": 5, "error": None}, told()),
+     {"name": "ShuttingDown", "generation": 5, "error": None}, reported()),
     ("the device goes", READY, ev.DeviceLost(error=ERROR), {**ALL_GONE, "generation": 5, "error": ERROR},
-     [closed(kill=True), *told()]),
+     [closed(kill=True), *reported()]),
     ("the device goes in a turn", BUSY, ev.DeviceLost(error=ERROR), {**ALL_GONE, "generation": 5, "error": ERROR},
-     [fx.FailOperation(lease=7, error=ERROR), closed(kill=True), *told()]),
+     [fx.FailOperation(lease=7, error=ERROR), closed(kill=True), *reported()]),
     ("the device goes in a load", LOADING, ev.DeviceLost(error=ERROR), {**ALL_GONE, "error": ERROR},
      [fx.FinishLoad(job=3, error=ERROR), closed(kill=True), fx.Announce()]),
     ("owner again", msgspec.structs.replace(LOST, closing=frozenset()), ev.OwnerRenewed(floor=9),
@@ -268,7 +268,7 @@ def test_time_alone_changes_something_only_at_its_moment(
         assert transition(before, tick, moment - 0.1, SETTINGS) == (before, [])
         after, effects = transition(before, tick, moment, SETTINGS)
         assert after == msgspec.structs.replace(before, **ALL_GONE, generation=5)
-        assert effects == [closed(kill=False), *told()]
+        assert effects == [closed(kill=False), *reported()]
 
 
 UNLOAD = ev.UnloadAsked(reason="asked for")

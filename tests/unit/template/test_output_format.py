@@ -29,7 +29,7 @@ pytestmark = pytest.mark.unit
         ("nothing known", "generic"),
     ],
 )
-def test_the_notation_of_calls_is_told_by_its_marks(mark: str, style: str) -> None:
+def test_the_notation_of_calls_is_reported_by_its_marks(mark: str, style: str) -> None:
     found = detect("{% if tools %}" + mark + "{% endif %}")
     assert found.tools
     assert found.output.tools == style

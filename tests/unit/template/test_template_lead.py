@@ -27,7 +27,7 @@ TOOLS: list[dict[str, Any]] = [
     }
 ]
 #: They write the next instruction behind every call, or a notation that is not read.
-UNTOLD = {"CohereForAI-c4ai-command-r-plus-tool_use"}
+UNREPORTED = {"CohereForAI-c4ai-command-r-plus-tool_use"}
 #: What the template tells is how an earlier call looks; some lists are not written in this one.
 BY_FAMILY = {"Mistral-Small-3.2-24B-Instruct-2506", "mistralai-Mistral-Nemo-Instruct-2407"}
 
@@ -37,7 +37,7 @@ def load(path: Path) -> Template:
 
 
 def test_a_turn_that_must_call_begins_as_the_models_own_template_does() -> None:
-    untold = set()
+    unreported = set()
     for path in sorted(templates().glob("*.jinja")):
         template = load(path)
         form = template.output_format(template.render([{"role": "user", "content": "x"}], TOOLS, "off"))
@@ -45,7 +45,7 @@ def test_a_turn_that_must_call_begins_as_the_models_own_template_does() -> None:
         assert grammar is not None
         held = must_call(grammar, form, lead)
         if held is None or held.forced is None:
-            untold.add(path.stem)
+            unreported.add(path.stem)
             continue
         assert (lead is None) == (path.stem in BY_FAMILY), path.stem
         forced = held.forced
@@ -54,7 +54,7 @@ def test_a_turn_that_must_call_begins_as_the_models_own_template_does() -> None:
         shown = [event for char in begun for event in parser.feed(char.encode())]
         said = "".join(event.text for event in shown if isinstance(event, TextDelta))
         assert said.strip() == "", f"{path.stem}: what begins a call is never shown as words"
-    assert untold == UNTOLD
+    assert unreported == UNREPORTED
 
 
 @pytest.mark.parametrize(

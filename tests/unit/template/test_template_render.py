@@ -146,7 +146,7 @@ def test_a_refusal_says_what_and_where() -> None:
     assert failed.value.data == {"message": "not this", "index": 2}
 
 
-def test_an_index_is_not_told_where_messages_were_moved() -> None:
+def test_an_index_is_not_reported_where_messages_were_moved() -> None:
     source = STRICT + "{% if messages[0].content.startswith('Be') %}{{ raise_exception('never') }}{% endif %}"
     with pytest.raises(TemplateFailed) as failed:
         Template(source).render([SYSTEM, USER])

@@ -147,11 +147,11 @@ def test_a_lease_that_was_cleared_behind_its_back_is_inert(table: LeaseTable, ch
     assert changes.count == before
 
 
-def test_each_change_of_the_set_a_stage_or_a_pin_is_told_once(table: LeaseTable, changes: Changes) -> None:
-    told = []
+def test_each_change_of_the_set_a_stage_or_a_pin_is_reported_once(table: LeaseTable, changes: Changes) -> None:
+    reported = []
 
     def note() -> None:
-        told.append(changes.count)
+        reported.append(changes.count)
 
     lease = begin(table)
     note()
@@ -166,7 +166,7 @@ def test_each_change_of_the_set_a_stage_or_a_pin_is_told_once(table: LeaseTable,
     lease.process(42, "token")
     lease.end()
     note()
-    assert told == [1, 2, 3, 4, 5]
+    assert reported == [1, 2, 3, 4, 5]
 
 
 def test_a_table_that_tells_nobody_works_too() -> None:
@@ -185,7 +185,7 @@ def test_a_pin_is_a_sign_of_life_only_where_it_is_new(table: LeaseTable) -> None
     assert [(view.last_signal, view.strikes, view.pin) for view in table.views()] == [(5.0, 0, 4)]
 
 
-def test_only_a_change_is_told(table: LeaseTable, changes: Changes) -> None:
+def test_only_a_change_is_reported(table: LeaseTable, changes: Changes) -> None:
     lease = begin(table)
     lease.observe(api.TextDelta(text="a"), 1.0)
     before = changes.count

@@ -1,4 +1,4 @@
-"""A worker that gets nowhere is told from one that is slow, from one that does not answer and from a machine asleep."""
+"""A worker that gets nowhere is distinguished from a slow one, from one that does not answer, from a machine asleep."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ async def handle(window: Window, params: wire.Nothing) -> wire.Report:
     await core.daemon.reconnect()
     found = [*findings(core.daemon, core.models, core.store), *provider_findings(core.providers.problems)]
     return wire.Report(
-        findings=[_told(one) for one in found],
+        findings=[_wire_finding(one) for one in found],
         good=all(one.verdict == "ok" for one in found),
         root=str(window.root.path),
         logs=str(window.root.logs),
@@ -30,6 +30,6 @@ async def handle(window: Window, params: wire.Nothing) -> wire.Report:
     )
 
 
-def _told(one: Finding) -> wire.Finding:
+def _wire_finding(one: Finding) -> wire.Finding:
     text = f"{one.text} ({one.fix})" if one.fix else one.text
     return wire.Finding(about=one.what, text=text, good=one.verdict == "ok")

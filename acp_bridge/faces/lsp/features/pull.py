@@ -85,11 +85,11 @@ async def _pull(window: Window, params: wire.PullParams, work: Work) -> wire.Pul
 async def _by_daemon(core: Core, params: wire.PullParams, work: Work, shown: Shown) -> api.PullResult:
     asked = api.PullParams(source=params.source, digest=params.digest, name=params.name)
 
-    def told(event: api.Event) -> None:
+    def on_progress(event: api.Event) -> None:
         if isinstance(event, api.JobProgress):
             shown.report(event.label, event.done, event.total)
 
-    return await work.cancel.race(lambda: core.daemon.call("library/pull", asked, api.PullResult, told))
+    return await work.cancel.race(lambda: core.daemon.call("library/pull", asked, api.PullResult, on_progress))
 
 
 async def _here(window: Window, params: wire.PullParams, work: Work, shown: Shown) -> api.PullResult:
@@ -98,14 +98,14 @@ async def _here(window: Window, params: wire.PullParams, work: Work, shown: Show
 
     loop = asyncio.get_running_loop()
 
-    def told(event: Progress) -> None:
+    def on_progress(event: Progress) -> None:
         loop.call_soon_threadsafe(shown.report, event.stage, event.done, event.total)
 
     def fetch() -> api.PullResult:
         return pull(
             params.source,
             window.root,
-            progress=told,
+            progress=on_progress,
             cancelled=lambda: work.cancel.requested,
             digest=params.digest,
             name=params.name,

@@ -92,15 +92,15 @@ async def _turn(window: Window, params: wire.TurnParams, work: Work) -> wire.Tur
 
 
 def _runnable(result: api.TurnResult) -> api.TurnResult:
-    """Without the calls that cannot be run, each of which is told: the editor would run them with empty arguments."""
+    """Without the calls that cannot be run, each reported: the editor would run them with empty arguments."""
     calls = [call for call in result.tool_calls if not call.fault]
-    told = [
+    faults = [
         f"The call of {call.name or 'a tool'} cannot be run: {call.fault}" for call in result.tool_calls if call.fault
     ]
-    if not told:
+    if not faults:
         return result
     finish = "stop" if result.finish_reason == "tool_calls" and not calls else result.finish_reason
-    return msgspec.structs.replace(result, tool_calls=calls, finish_reason=finish, warnings=[*result.warnings, *told])
+    return msgspec.structs.replace(result, tool_calls=calls, finish_reason=finish, warnings=[*result.warnings, *faults])
 
 
 def _sampling(params: wire.TurnParams) -> api.Sampling:

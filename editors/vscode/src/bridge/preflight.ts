@@ -56,7 +56,7 @@ export interface Problem {
   candidate: Candidate;
   text: string;
   detail: string;
-  /** The interpreter's own path, where it told one. */
+  /** The interpreter's own path, where it reported one. */
   executable: string;
 }
 

@@ -2,7 +2,7 @@
  * When a bridge that died is started again. Pure.
  *
  * A crash now and then is restarted silently. A bridge that cannot live would be started five times in a fifth of a
- * second and then given up without a word; here the pauses grow, and giving up is told.
+ * second and then given up without a word; here the pauses grow, and giving up is reported.
  */
 
 /** Pauses before each restart within the window, in milliseconds; after the last one it is given up. */

@@ -57,8 +57,8 @@ async function answer(
     );
     pacer.flush();
     const metadata = { model: result.model };
-    const told = result.endedBy === 'repetition' ? REPEATED : inMarkdown(result.warnings.join(' '));
-    return told ? { metadata, errorDetails: { message: told } } : { metadata };
+    const reported = result.endedBy === 'repetition' ? REPEATED : inMarkdown(result.warnings.join(' '));
+    return reported ? { metadata, errorDetails: { message: reported } } : { metadata };
   } catch (error) {
     pacer.flush();
     const failure = failureOf(error);

@@ -110,7 +110,7 @@ interface Where {
   range: vscode.Range;
 }
 
-/** Where the code belongs now, or why that cannot be told: the document may have changed since the question. */
+/** Where the code belongs now, or why that cannot be determined: the document may have changed since the question. */
 async function placeOf(target: Target): Promise<Where | string> {
   const uri = vscode.Uri.parse(target.uri);
   const file = vscode.workspace.asRelativePath(uri);

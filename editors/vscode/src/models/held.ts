@@ -33,17 +33,17 @@ export class HeldModels {
     this.fallback = kept?.fallback ?? '';
   }
 
-  /** The bridge told the list. */
-  learn(told: Models): void {
+  /** The bridge reported the list. */
+  learn(reported: Models): void {
     // A bridge that has not yet looked knows less than what is held; remote models need no look.
-    if (!told.complete && told.models.every((model) => model.group === 'remote') && this.models.length > 0) {
+    if (!reported.complete && reported.models.every((model) => model.group === 'remote') && this.models.length > 0) {
       return;
     }
     this.seen = true;
-    this.models = told.models;
-    this.pick = told.picked;
-    this.fallback = told.default;
-    this.reason = told.reason;
+    this.models = reported.models;
+    this.pick = reported.picked;
+    this.fallback = reported.default;
+    this.reason = reported.reason;
   }
 
   /** The bridge is gone: entries, names and order stay, only the state text tells. */

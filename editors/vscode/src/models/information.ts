@@ -1,4 +1,4 @@
-/** What the editor's picker is told about a model. Pure: icons are names, the shell makes them. */
+/** What the editor's picker shows about a model. Pure: icons are names, the shell makes them. */
 import type { Model } from '../wire.ts';
 import { NOTHING } from './held.ts';
 import { plainAll } from '../plain.ts';

@@ -1,4 +1,4 @@
-/** What this window knows of the models: held through restarts of everything, told on each shown change. */
+/** What this window knows of the models: held through restarts of everything, reported on each shown change. */
 import * as vscode from 'vscode';
 import type { Bridge } from '../bridge/bridge.ts';
 import type { BridgeState } from '../bridge/state.ts';

@@ -1,4 +1,4 @@
-/** The editor's messages in the words of the bridge. Pure: parts are told apart by their shape. */
+/** The editor's messages in the words of the bridge. Pure: parts are distinguished by their shape. */
 import type { Message, MessagePart, Tool } from '../wire.ts';
 
 /** `LanguageModelChatMessageRole`; the system role is newer than the interface. */

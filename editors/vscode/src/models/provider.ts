@@ -17,7 +17,7 @@ type Progress = vscode.Progress<vscode.LanguageModelResponsePart>;
 
 /** The editor's name of our group; never changes, since picks are kept under it. */
 export const VENDOR = 'modeld';
-/** The editor asks for the whole list at each change: what changes at once is told once, this many milliseconds later. */
+/** The editor asks for the whole list at each change: what changes at once is reported once, this many milliseconds later. */
 const TELL_MS = 150;
 
 export class ModelProvider implements vscode.LanguageModelChatProvider {

@@ -8,7 +8,7 @@ import { remedies } from '../bridge/state.ts';
 export class Repair implements vscode.Disposable {
   private readonly bridge: Bridge;
   private readonly watches: vscode.Disposable[];
-  private told = '';
+  private reported = '';
 
   constructor(bridge: Bridge) {
     this.bridge = bridge;
@@ -17,7 +17,7 @@ export class Repair implements vscode.Disposable {
         if (state === 'failed') {
           void this.tellOnce();
         } else if (state === 'running') {
-          this.told = '';
+          this.reported = '';
         }
       }),
       vscode.commands.registerCommand('modeld.repair', () => this.tell()),
@@ -31,11 +31,11 @@ export class Repair implements vscode.Disposable {
     vscode.Disposable.from(...this.watches).dispose();
   }
 
-  /** The same trouble is not told again by itself: a popup at each keystroke helps nobody. */
+  /** The same trouble is not reported again by itself: a popup at each keystroke helps nobody. */
   private async tellOnce(): Promise<void> {
     const text = this.bridge.trouble?.text ?? '';
-    if (text !== this.told) {
-      this.told = text;
+    if (text !== this.reported) {
+      this.reported = text;
       await this.tell();
     }
   }

@@ -71,12 +71,12 @@ export class LoadProgress implements vscode.Disposable {
     const title = operation === 'pull' ? `Fetching ${model}` : `Loading ${model}`;
     const options = { location: vscode.ProgressLocation.Notification, title, cancellable: true };
     await during(options, async (report, token) => {
-      let told = 0;
+      let reported = 0;
       shown.tell = (progress) => {
         const now = Math.round((progress.fraction ?? 0) * 100);
         const message = progress.operation === 'pull' ? progress.text : `${now} %`;
-        report(message, Math.max(0, now - told));
-        told = Math.max(told, now);
+        report(message, Math.max(0, now - reported));
+        reported = Math.max(reported, now);
       };
       shown.tell(shown.latest);
       token.onCancellationRequested(() => void this.cancel(model));

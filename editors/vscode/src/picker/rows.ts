@@ -53,13 +53,13 @@ export function unusable(model: Model): string {
 }
 
 function modelRow(model: Model, picked: boolean, active: string): Row {
-  const told = plainAll(model);
+  const reported = plainAll(model);
   return {
     kind: 'model',
     model,
-    label: `${picked ? '$(check)' : '$(blank)'} ${told.name}`,
-    description: told.detail,
-    detail: details(told, plain(active)),
+    label: `${picked ? '$(check)' : '$(blank)'} ${reported.name}`,
+    description: reported.detail,
+    detail: details(reported, plain(active)),
     buttons: buttons(model),
   };
 }

@@ -78,7 +78,7 @@ test('acp-bridge on PATH serves where no interpreter was named', () => {
   assert.equal(judge(named, end).problem?.kind, 'package_missing');
 });
 
-test('of several problems the one nearest to working is told', () => {
+test('of several problems the one nearest to working is reported', () => {
   const problem = (kind: ProblemKind): Problem => ({ kind, candidate: python, text: kind, detail: '', executable: '/p' });
   assert.equal(nearest([problem('not_found'), problem('package_missing'), problem('too_old')])?.kind, 'package_missing');
   assert.equal(nearest([]), undefined);

@@ -25,7 +25,7 @@ const result: TurnResult = {
   endedBy: '',
 };
 
-test('an answer that became a loop is told beside it and stays the answer', () => {
+test('an answer that became a loop is reported beside it and stays the answer', () => {
   const talk = new Conversation();
   const looped = talk.ask('hi', 'qwen');
   apply(looped, { type: 'text', text: 'round and round' });
@@ -78,7 +78,7 @@ test('a turn that ran when the window went away is stopped, not running for ever
   assert.equal(again.ask('two', 'qwen').id, 2);
 });
 
-test('stages are told in words, and go when text flows', () => {
+test('stages are reported in words, and go when text flows', () => {
   const turn = new Conversation().ask('one', 'qwen');
   assert.ok(apply(turn, { type: 'loading', model: 'qwen', fraction: 0.42, unloads: 'beta' }));
   assert.equal(turn.stage, 'Loading qwen in place of beta, 42 %');
@@ -146,7 +146,7 @@ test('the place of a question is found by its code: where it stood, else where i
   assert.deepEqual(placeIn(twice, TARGET), { start: 4, end: 24 }, 'the one that stands where it stood');
 });
 
-test('a place that is gone or stands twice is told, whatever the version of the document is', () => {
+test('a place that is gone or stands twice is reported, whatever the version of the document is', () => {
   assert.equal(at('one\ntwo\nthree\nfour\n'), 'gone');
   assert.equal(at(`one\ndef two():\n\treturn 20\n`), 'gone', 'a line that only begins so is another line');
   assert.equal(at(`one\n  def two():\n\treturn 2\n`), 'gone', 'one that only ends so too');

@@ -1,4 +1,4 @@
-/** A clock for tests: it stands still until it is told. */
+/** A clock for tests: it stands still until it is moved. */
 import type { Timing } from '../../src/models/pacing.ts';
 
 export class Clock implements Timing {

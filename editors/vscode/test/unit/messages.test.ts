@@ -42,7 +42,7 @@ test('images are passed on, marks of other vendors are not', () => {
   assert.deepEqual(message?.content, [{ type: 'image', mimeType: 'image/png', data: 'AQID' }]);
 });
 
-test('thoughts of an answer are told apart from its text', () => {
+test('thoughts of an answer are distinguished from its text', () => {
   const [message] = messagesFrom([{ role: 2, content: [{ value: 'hmm', id: 't1', metadata: undefined }, text('so')] }]);
   assert.deepEqual(message?.content, [
     { type: 'reasoning', text: 'hmm' },

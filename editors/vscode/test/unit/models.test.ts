@@ -52,7 +52,7 @@ export function model(fields: Partial<Model> = {}): Model {
   };
 }
 
-function told(models: Model[], fields: Partial<Models> = {}): Models {
+function reported(models: Model[], fields: Partial<Models> = {}): Models {
   const local = models.find((one) => one.selectable && one.group !== 'remote');
   return { models, picked: '', default: local?.id ?? '', reason: '', complete: true, ...fields };
 }
@@ -63,7 +63,7 @@ const identity = (models: readonly Model[]): unknown => models.map(({ id, name }
 
 test('the list neither empties nor moves while the bridge is away', () => {
   const held = new HeldModels(undefined, 'waiting');
-  held.learn(told([model(), model({ id: 'beta', name: 'Beta' })]));
+  held.learn(reported([model(), model({ id: 'beta', name: 'Beta' })]));
   const before = identity(held.listed);
   held.away('waiting for modeld');
   assert.deepEqual(identity(held.listed), before);
@@ -72,14 +72,14 @@ test('the list neither empties nor moves while the bridge is away', () => {
 
 test('remote models keep their state when the bridge is away', () => {
   const held = new HeldModels(undefined, 'waiting');
-  held.learn(told([model({ group: 'remote', state: 'remote', detail: 'remote, vllm' })], { picked: 'qwen' }));
+  held.learn(reported([model({ group: 'remote', state: 'remote', detail: 'remote, vllm' })], { picked: 'qwen' }));
   held.away('waiting');
   assert.equal(held.listed[0]?.detail, 'remote, vllm');
 });
 
 test('a window that was reloaded shows the last list at once', () => {
   const first = new HeldModels(undefined, 'waiting');
-  first.learn(told([model()], { picked: 'qwen' }));
+  first.learn(reported([model()], { picked: 'qwen' }));
   const second = new HeldModels(JSON.parse(JSON.stringify(first.kept)), 'waiting');
   assert.deepEqual(identity(second.listed), identity(first.listed));
   assert.equal(second.picked, 'qwen');
@@ -87,9 +87,9 @@ test('a window that was reloaded shows the last list at once', () => {
 
 test('a bridge that has not looked yet does not empty the list', () => {
   const held = new HeldModels(undefined, 'waiting');
-  held.learn(told([model()]));
-  held.learn(told([], { complete: false }));
-  held.learn(told([remote('lab/big')], { complete: false }));
+  held.learn(reported([model()]));
+  held.learn(reported([], { complete: false }));
+  held.learn(reported([remote('lab/big')], { complete: false }));
   assert.deepEqual(held.listed.map((row) => row.id), ['qwen']);
 });
 
@@ -97,33 +97,33 @@ test('a remote model answers only where it was picked, whatever becomes of the l
   const held = new HeldModels(undefined, 'waiting');
   const answers = (): string | undefined => held.current?.id;
   const reason = 'modeld is not running; start it with `modeld start`, or pick a remote model';
-  held.learn(told([model(), remote('lab/big')]));
+  held.learn(reported([model(), remote('lab/big')]));
   assert.equal(answers(), 'qwen');
-  held.learn(told([model({ selectable: false }), remote('lab/big')], { reason }));
+  held.learn(reported([model({ selectable: false }), remote('lab/big')], { reason }));
   assert.equal(answers(), undefined);
   assert.equal(held.marked, NOTHING);
   assert.deepEqual(held.listed.map((row) => [row.id, row.reason]), [[NOTHING, reason], ['lab/big', '']]);
   const reloaded = new HeldModels(JSON.parse(JSON.stringify(held.kept)), 'waiting');
   assert.equal(reloaded.current, undefined, 'nor in a window that was reloaded');
-  held.learn(told([remote('lab/big')], { default: 'lab/big' }));
+  held.learn(reported([remote('lab/big')], { default: 'lab/big' }));
   assert.equal(answers(), undefined, 'nor as the default of an older bridge');
   held.expire('the bridge does not run');
   assert.equal(answers(), undefined);
-  held.learn(told([remote('lab/big')], { picked: 'lab/big' }));
+  held.learn(reported([remote('lab/big')], { picked: 'lab/big' }));
   assert.equal(answers(), 'lab/big');
   assert.deepEqual(held.listed.map((row) => row.id), ['lab/big']);
 });
 
 test('a pick that nobody lists is nothing else', () => {
   const held = new HeldModels(undefined, 'waiting');
-  held.learn(told([model(), remote('lab/big')]));
+  held.learn(reported([model(), remote('lab/big')]));
   held.picked = 'lab/gone';
   assert.equal(held.current, undefined);
 });
 
 test('a window that was reloaded knows what answers without a pick', () => {
   const first = new HeldModels(undefined, 'waiting');
-  first.learn(told([model(), remote('lab/big')]));
+  first.learn(reported([model(), remote('lab/big')]));
   const second = new HeldModels(JSON.parse(JSON.stringify(first.kept)), 'waiting');
   assert.equal(second.current?.id, 'qwen');
 });
@@ -131,7 +131,7 @@ test('a window that was reloaded knows what answers without a pick', () => {
 test('past the grace the pick stays with its reason, and without a pick one entry explains', () => {
   assert.ok(GRACE_MS >= 60_000);
   const held = new HeldModels(undefined, 'waiting');
-  held.learn(told([model(), model({ id: 'beta', name: 'Beta' })], { picked: 'beta' }));
+  held.learn(reported([model(), model({ id: 'beta', name: 'Beta' })], { picked: 'beta' }));
   held.expire('modeld is not installed');
   assert.deepEqual(identity(held.listed), [['beta', 'Beta']]);
   assert.equal(held.listed[0]?.reason, 'modeld is not installed');
@@ -147,13 +147,13 @@ test('before anything is known nothing is shown, so that no entry appears and va
 
 test('models that cannot be picked and embedding models stay out of the picker', () => {
   const held = new HeldModels(undefined, 'waiting');
-  held.learn(told([model(), model({ id: 'e', embeddingOnly: true }), model({ id: 'x', selectable: false })]));
+  held.learn(reported([model(), model({ id: 'e', embeddingOnly: true }), model({ id: 'x', selectable: false })]));
   assert.deepEqual(held.listed.map((row) => row.id), ['qwen']);
 });
 
 test('the pick answers, else the default', () => {
   const held = new HeldModels(undefined, 'waiting');
-  held.learn(told([model({ id: 'a' }), model({ id: 'b' }), model({ id: 'c' })], { picked: 'c', default: 'b' }));
+  held.learn(reported([model({ id: 'a' }), model({ id: 'b' }), model({ id: 'c' })], { picked: 'c', default: 'b' }));
   assert.equal(held.current?.id, 'c');
   held.picked = '';
   assert.equal(held.current?.id, 'b');

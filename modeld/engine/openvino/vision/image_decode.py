@@ -35,12 +35,14 @@ class _Processor(msgspec.Struct):
 
 def read_optics(folder: Path) -> Optics:
     """Out of `preprocessor_config.json`. Raises OSError, ValueError, MsgspecError."""
-    told = decode_json((folder / "preprocessor_config.json").read_bytes(), _Processor)
-    sizes = [size for one in (told.crop_size, told.size) for size in (one.values() if isinstance(one, dict) else [one])]
+    config = decode_json((folder / "preprocessor_config.json").read_bytes(), _Processor)
+    sizes = [
+        size for one in (config.crop_size, config.size) for size in (one.values() if isinstance(one, dict) else [one])
+    ]
     side = next((size for size in sizes if size > 0), 0)
-    if side == 0 or min(told.image_std) <= 0:
+    if side == 0 or min(config.image_std) <= 0:
         raise ValueError("preprocessor_config.json names no size")
-    return Optics(side=side, mean=told.image_mean, std=told.image_std)
+    return Optics(side=side, mean=config.image_mean, std=config.image_std)
 
 
 def squares(image: PromptImage, views: Sequence[View], optics: Optics) -> Iterator[Any]:
