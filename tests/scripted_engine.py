@@ -176,7 +176,7 @@ class ScriptedEngine(KeepsNothing):
 
     @property
     def image_encoder(self) -> None:
-        """It sees nothing."""
+        """It has no vision."""
         return
 
     @property

@@ -1,4 +1,4 @@
-"""Tiny models that see with OpenVINO: an ordinary conversion taken apart into the graphs of a folder that sees.
+"""Tiny models with vision for OpenVINO: an ordinary conversion taken apart into the graphs of a folder with vision.
 
 What the language graph answers to rows is what the ordinary one answers to ids. The vision graph is seeded noise over
 patches: the same rows for the same image and others for another one.
@@ -29,15 +29,15 @@ MEAN, STD = [0.48, 0.45, 0.40], [0.26, 0.26, 0.27]
 MAKING_SECONDS = 120
 
 
-def write_seeing(folder: Path, *, family: str = "llava", width: int = WIDTH) -> Path:
-    """Write a model that sees into `folder`, beside the ordinary one it is made of (`words`), and answer its path.
+def write_vision_model(folder: Path, *, family: str = "llava", width: int = WIDTH) -> Path:
+    """Write a model with vision into `folder`, beside the ordinary one it is made of (`words`), and answer its path.
 
     `width`: of an image's rows, where they are not to fit. In a process of its own: nothing native stays in this one.
     """
     command = [sys.executable, __file__, str(folder), family, str(width)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=MAKING_SECONDS, check=False)
     if done.returncode != 0:
-        raise RuntimeError(f"no model that sees could be made:\n{done.stderr[-2000:]}")
+        raise RuntimeError(f"no model with vision could be made:\n{done.stderr[-2000:]}")
     return folder / family
 
 

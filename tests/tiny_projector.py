@@ -1,6 +1,6 @@
 """Writes real, tiny projectors (the vision part of a model) that llama.cpp loads in milliseconds, and images.
 
-A vision transformer of seeded noise in front of LLaVA's two-layer projector: what a model sees through it
+A vision transformer of seeded noise in front of LLaVA's two-layer projector: what a model reads through it
 is noise, but the same noise for the same image and other noise for another one.
 """
 

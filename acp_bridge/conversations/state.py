@@ -81,8 +81,8 @@ def part_text(part: Part) -> str:
     return ""
 
 
-def user_content(parts: Sequence[Part], *, sees: bool = False) -> str | list[dict[str, Any]]:
-    """The content of a user message: plain text, or the multi-part shape when there are images and the model `sees`.
+def user_content(parts: Sequence[Part], *, supports_images: bool = False) -> str | list[dict[str, Any]]:
+    """The content of a user message: plain text, or parts when there are images and the model `supports_images`.
 
     Files come first, the user's words last, where small models look. An image that cannot be sent leaves a word, so
     that the model does not talk as if there had been none.
@@ -90,9 +90,9 @@ def user_content(parts: Sequence[Part], *, sees: bool = False) -> str | list[dic
     images = [part for part in parts if isinstance(part, ImagePart)]
     files = [part_text(part) for part in parts if isinstance(part, (LinkPart, ResourcePart))]
     words = [part_text(part) for part in parts if isinstance(part, TextPart)]
-    unseen = [] if sees else [f"[an image ({image.mime_type}) that you cannot see]" for image in images]
-    text = "\n\n".join([*files, *unseen, "".join(words)]).strip()
-    if not images or not sees:
+    notes = [] if supports_images else [f"[an image ({image.mime_type}) that you cannot see]" for image in images]
+    text = "\n\n".join([*files, *notes, "".join(words)]).strip()
+    if not images or not supports_images:
         return text
     shown: list[dict[str, Any]] = [
         {"type": "image_url", "image_url": {"url": f"data:{image.mime_type};base64,{image.data}"}} for image in images
@@ -100,8 +100,8 @@ def user_content(parts: Sequence[Part], *, sees: bool = False) -> str | list[dic
     return [*shown, {"type": "text", "text": text}]
 
 
-def messages_of(events: Sequence[Saved], *, sees: bool = False) -> list[dict[str, Any]]:
-    """The conversation as chat-completion messages, without a system message; images only for a model that `sees`.
+def messages_of(events: Sequence[Saved], *, supports_images: bool = False) -> list[dict[str, Any]]:
+    """The conversation as chat-completion messages, without a system message; images where the model takes them.
 
     A message that failed before a word of answer is left out: the user knows, and will say it again or otherwise.
     A message that was refused is left out with what came of it, as the protocol says of refusals.
@@ -113,7 +113,7 @@ def messages_of(events: Sequence[Saved], *, sees: bool = False) -> list[dict[str
     for event in events:
         if isinstance(event, UserSaid):
             began = len(messages)
-            messages.append({"role": "user", "content": user_content(event.parts, sees=sees)})
+            messages.append({"role": "user", "content": user_content(event.parts, supports_images=supports_images)})
         elif isinstance(event, TurnEnded) and event.stop == "failed":
             _forget_unanswered(messages, began)
         elif isinstance(event, TurnEnded) and event.stop == "refusal":

@@ -15,7 +15,7 @@ from acp_bridge.models.picker import RemoteModel
 from acp_bridge.models.thinking import level_of
 from acp_bridge.turn import context
 from acp_bridge.turn.model.holds import NEXT_TURN_S, Holds
-from acp_bridge.turn.sentences import BASE_MODEL, REPEATED, left_out_text, rounds_text, unseen_text
+from acp_bridge.turn.sentences import BASE_MODEL, REPEATED, images_left_out_text, left_out_text, rounds_text
 from shared.errors import ContextOverflow, ModeldError, UnsupportedFeature
 from shared.protocol import api
 
@@ -136,12 +136,14 @@ class Driver:
         view.chosen(model.name)
         self._params = msgspec.structs.replace(job.params, thinking=self._level(found, model.name))
         if history.has_images and model.may_see and job.allow_load:
-            await model.load(view, self._cancel, allow_switch=job.allow_switch)  # whether it sees is known then
+            await model.load(
+                view, self._cancel, allow_switch=job.allow_switch
+            )  # whether it supports images is known then
         tools = await self._equip(found, model)
         if not isinstance(found, RemoteModel) and not found.has_template and history.begins:
             view.notice(BASE_MODEL.format(model=model.name))
-        if history.new_images and not model.sees:
-            view.notice(unseen_text(history.new_images, model.name))
+        if history.new_images and not model.supports_images:
+            view.notice(images_left_out_text(history.new_images, model.name))
         return model, tools
 
     def _level(self, found: api.LibraryRow | RemoteModel, model: str) -> str | None:
@@ -173,7 +175,7 @@ class Driver:
         history = self._history
         if not window or not history.trims:
             return False
-        messages = history.messages(sees=model.sees)
+        messages = history.messages(supports_images=model.supports_images)
         if not certain and context.estimate(messages) < window - context.reserve(window):
             return False
         counted = await self._cancel.race(lambda: model.count(messages, tools.schemas))
@@ -187,7 +189,7 @@ class Driver:
         job = self._job
         params = api.TurnParams(
             model=model.name,
-            messages=self._history.messages(sees=model.sees),
+            messages=self._history.messages(supports_images=model.supports_images),
             tools=tools.schemas,
             params=self._params,
             conversation=job.conversation,

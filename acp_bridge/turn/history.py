@@ -34,8 +34,8 @@ class History(Protocol):
         """Whether no model has answered yet."""
         ...
 
-    def messages(self, *, sees: bool) -> Messages:
-        """In the chat-completion shape, the system's first, for a model that sees images or does not."""
+    def messages(self, *, supports_images: bool) -> Messages:
+        """In the chat-completion shape, the system's first, for a model with vision or without."""
         ...
 
     def leave_out(self, count: int) -> int:
@@ -66,13 +66,13 @@ class RecordedHistory:
     @property
     def begins(self) -> bool:
         """See History."""
-        return not answered(self.messages(sees=False))
+        return not answered(self.messages(supports_images=False))
 
-    def messages(self, *, sees: bool) -> Messages:
+    def messages(self, *, supports_images: bool) -> Messages:
         """See History."""
         conversation = self._recorder.conversation
         self._recorder.settle()
-        kept = messages_of(conversation.events, sees=sees)[conversation.dropped :]
+        kept = messages_of(conversation.events, supports_images=supports_images)[conversation.dropped :]
         if self.aside:
             kept.append({"role": "user", "content": self.aside})
         return [{"role": "system", "content": self.system}, *kept] if self.system else kept
@@ -85,7 +85,7 @@ class RecordedHistory:
 
 
 class GivenHistory:
-    """A history that came with the request; `render(sees)` puts it into words, once for each answer to `sees`."""
+    """A history that came with the request; `render(supports_images)` puts it into words, once for each answer."""
 
     remedy = ""
 
@@ -102,13 +102,13 @@ class GivenHistory:
     @property
     def begins(self) -> bool:
         """See History."""
-        return not answered(self.messages(sees=False))
+        return not answered(self.messages(supports_images=False))
 
-    def messages(self, *, sees: bool) -> Messages:
+    def messages(self, *, supports_images: bool) -> Messages:
         """See History."""
-        if sees not in self._rendered:
-            self._rendered[sees] = self._render(sees)
-        whole = self._rendered[sees]
+        if supports_images not in self._rendered:
+            self._rendered[supports_images] = self._render(supports_images)
+        whole = self._rendered[supports_images]
         head = context.head_length(whole)
         return [*whole[:head], *whole[head + self.left_out :]]
 

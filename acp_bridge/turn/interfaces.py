@@ -40,7 +40,7 @@ class Model(Protocol):
     name: str
 
     @property
-    def sees(self) -> bool:
+    def supports_images(self) -> bool:
         """Whether it takes images, as far as it is known now."""
         ...
 

@@ -11,7 +11,7 @@ REPEATED = "The answer began to repeat itself and was ended. Send a message to g
 BASE_MODEL = "{model} is a base model without a chat template: it continues text, and may not answer."
 
 
-def unseen_text(count: int, model: str) -> str:
+def images_left_out_text(count: int, model: str) -> str:
     """Reported when images of the user are not sent."""
     images = "The image is" if count == 1 else f"The {count} images are"
     return f"{images} left out: {model} does not see images."

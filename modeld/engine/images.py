@@ -68,7 +68,7 @@ def _without(message: dict[str, Any], index: int, mark: str, images: list[Prompt
             images.append(open_image(_data(part), index))
             parts.append({"type": "text", "text": mark})
         else:
-            raise UnsupportedFeature(feature=f"{kind} in a message (this model reads words and sees images)")
+            raise UnsupportedFeature(feature=f"{kind} in a message (this model takes text and images)")
     return {**message, "content": parts}
 
 

@@ -45,7 +45,7 @@ class NoEngine(KeepsNothing):
 
     @property
     def image_encoder(self) -> None:
-        """It sees nothing."""
+        """It has no vision."""
         return
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeld.slot.request import identity_of, merged, require_servable
-from shared.catalog.advertised.servable import sees
+from shared.catalog.advertised.servable import supports_images
 from shared.errors import BackendError, ModeldError
 from shared.protocol import api
 
@@ -49,7 +49,7 @@ async def describe(slot: Slot, params: api.DescribeParams) -> api.ModelInfo:
         has_template=entry.has_template,
         tools=entry.tools,
         thinking=entry.thinking,
-        vision=sees(entry, serving),
+        vision=supports_images(entry, serving),
         fim=entry.fim is not None,
         embedding_only=entry.embedding_only,
         warnings=warnings,

@@ -39,7 +39,7 @@ class Projectors:
         """A worker that saw by this file ended so; what to tell of it, behind the reason. `model`: the model's path."""
         path = os.path.join(model, projector)
         self._bad[path] = self._look(path), reason
-        return f"{os.path.basename(path)}, by which it sees, is left out of the next load, which is for words alone"
+        return f"{os.path.basename(path)}, which it needs for images, is left out of the next load: for text alone"
 
     def without(self, entry: ModelEntry) -> ModelEntry:
         """The entry as it may be loaded."""
@@ -55,7 +55,7 @@ class Projectors:
         left_out = self._left_out.get(entry.path, "")
         reason = self._reason(left_out)
         name = os.path.basename(left_out)
-        return [f"images are refused: {name}, by which it sees, ended the engine ({reason})"] if reason else []
+        return [f"images are refused: {name}, which it needs for images, ended the engine ({reason})"] if reason else []
 
     def _reason(self, path: str) -> str:
         known = self._bad.get(path) if path else None

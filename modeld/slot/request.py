@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from shared.catalog.advertised.servable import sees, served_by
+from shared.catalog.advertised.servable import served_by, supports_images
 from shared.catalog.entry import ModelEntry
 from shared.catalog.identity import AUTO, RequestedIdentity, ResolvedIdentity
 from shared.catalog.multi_graph import projector_path
@@ -37,7 +37,7 @@ def identity_of(entry: ModelEntry, config: LoadConfig, backend: str) -> Requeste
         copies=entry.copies,
         min_ctx=config.min_ctx,
         adapters=tuple(config.adapters),
-        projector=projector_path(entry) if sees(entry, backend) else "",
+        projector=projector_path(entry) if supports_images(entry, backend) else "",
         **fields,  # type: ignore[arg-type]
     )
 

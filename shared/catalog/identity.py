@@ -18,7 +18,7 @@ Auto = Literal["auto"]
 class RequestedIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a caller asks for. `num_ctx`, `min_ctx`, `num_batch` in tokens.
 
-    `projector`: the file by which it sees, a folder's vision graph named from there; "" for none.
+    `projector`: the file which it needs for images, a folder's vision graph named from there; "" for none.
     `copies`: other places of the very same file. One that is resident from there serves too: a model that was pulled
     while it was loaded from a cache is not loaded anew.
     """

@@ -32,9 +32,9 @@ def of_several(facts: Facts, graphs: Collection[str], inputs: Mapping[str, str] 
 
 
 def projector_path(entry: ModelEntry) -> str:
-    """The file by which the model sees: its projector, or its folder's vision graph; "" of one for words.
+    """The file which the model needs for images: its projector, or its folder's vision graph; "" of one for words.
 
-    What lies in the folder is named from there, so that a copy of the folder sees by the same.
+    What lies in the folder is named from there, so that a copy of the folder has the same.
     """
     if entry.vision and entry.takes_rows:
         return f"{IMAGES}.xml"

@@ -36,7 +36,7 @@ class HubFile(msgspec.Struct, frozen=True, kw_only=True):
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """What to fetch: one model. `folder` is "" for GGUF files, else the name of the IR folder.
 
-    `projector`: the file by which the model sees, None where the repository has none.
+    `projector`: the file which the model needs for images, None where the repository has none.
     """
 
     files: list[tuple[str, Wanted]]

@@ -1,4 +1,4 @@
-"""An image from the editor to a model that sees, through bridge, daemon and worker; tiny weights and projector."""
+"""An image from the editor to a model with vision, through bridge, daemon and worker; tiny weights and projector."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from clients.bridge import Bridge, BridgeError, Turn
 from clients.home import Home
-from several_graphs import write_seeing
+from several_graphs import write_vision_model
 from tiny_gguf import write_tiny_gguf
 from tiny_projector import TOKENS, png, write_tiny_projector
 
@@ -21,14 +21,14 @@ ONE, OTHER = png(50, 50, seed=1), png(50, 50, seed=2)
 
 
 @pytest.fixture(params=ENGINES[:1])
-def seeing(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
-    """A user with a model that sees and one that does not, and a running modeld with the engine that is asked for."""
+def with_vision(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
+    """A user with one model with vision, one without, and a running modeld with the engine that is asked for."""
     if request.param == "llama":
         write_tiny_gguf(tmp_path / "seer" / "seer.gguf", context=8192)
         write_tiny_projector(tmp_path / "seer" / "mmproj-seer.gguf")
         write_tiny_gguf(tmp_path / "blind" / "blind.gguf", seed=2, context=8192)
     else:
-        write_seeing(tmp_path).rename(tmp_path / "seer")
+        write_vision_model(tmp_path).rename(tmp_path / "seer")
         (tmp_path / "words").rename(tmp_path / "blind")
     with Home(MODELD_MODEL_FOLDERS=str(tmp_path), MODELD_TURN_TOKENS="12") as home:
         home.start(request.param)
@@ -54,56 +54,56 @@ def opened(editor: Bridge, home: Home, model: str) -> str:
     return str(session["sessionId"])
 
 
-@pytest.mark.parametrize("seeing", ENGINES, indirect=True)
-def test_the_model_gets_the_image_and_keeps_it(seeing: Home) -> None:
-    described = seeing.json("modeld", "describe", seeing.model("seer"))
+@pytest.mark.parametrize("with_vision", ENGINES, indirect=True)
+def test_the_model_gets_the_image_and_keeps_it(with_vision: Home) -> None:
+    described = with_vision.json("modeld", "describe", with_vision.model("seer"))
     assert described["vision"] is True
-    with seeing.bridge() as editor:
-        session = opened(editor, seeing, "seer")
+    with with_vision.bridge() as editor:
+        session = opened(editor, with_vision, "seer")
         first = show(editor, session, ONE, "What is this?")
         assert first.text
         assert "left out" not in first.text
-        status = seeing.status()
+        status = with_vision.status()
         assert status["active"]["capabilities"]["vision"] is True
         if status["backend"] == "llama":
             assert status["active"]["projector"].endswith("mmproj-seer.gguf")
-        before = usage(seeing)
+        before = usage(with_vision)
         whole = before.get("reused", 0) + before["prefilled"]
         editor.prompt(session, "And what else?")
-        assert usage(seeing)["reused"] >= whole, "the image is in memory and is not computed again"
-        other = opened(editor, seeing, "seer")
+        assert usage(with_vision)["reused"] >= whole, "the image is in memory and is not computed again"
+        other = opened(editor, with_vision, "seer")
         show(editor, other, OTHER, "What is this?")
-        assert usage(seeing)["prefilled"] >= TOKENS, "another image is another prompt"
+        assert usage(with_vision)["prefilled"] >= TOKENS, "another image is another prompt"
 
 
-def test_an_image_of_an_earlier_turn_is_still_seen_when_the_model_was_unloaded(seeing: Home) -> None:
-    with seeing.bridge() as editor:
-        session = opened(editor, seeing, "seer")
+def test_an_image_of_an_earlier_turn_is_still_seen_when_the_model_was_unloaded(with_vision: Home) -> None:
+    with with_vision.bridge() as editor:
+        session = opened(editor, with_vision, "seer")
         show(editor, session, ONE, "What is this?")
-        before = usage(seeing)
-        seeing.run("modeld", "unload")
+        before = usage(with_vision)
+        with_vision.run("modeld", "unload")
         assert "left out" not in editor.prompt(session, "And what else?").text
-        after = usage(seeing)
+        after = usage(with_vision)
         assert after.get("reused", 0) + after["prefilled"] > before.get("reused", 0) + before["prefilled"]
 
 
-def test_a_broken_image_is_said_and_costs_its_turn_alone(seeing: Home) -> None:
-    with seeing.bridge() as editor:
-        session = opened(editor, seeing, "seer")
+def test_a_broken_image_is_said_and_costs_its_turn_alone(with_vision: Home) -> None:
+    with with_vision.bridge() as editor:
+        session = opened(editor, with_vision, "seer")
         with pytest.raises(BridgeError) as refused:
             show(editor, session, ONE[:-60], "What is this?")
         assert refused.value.kind == "image_unusable"
         assert "cannot be decoded" in str(refused.value)
-        generation = seeing.status()["generation"]
+        generation = with_vision.status()["generation"]
         assert show(editor, session, ONE, "And this?").text
-        assert seeing.status()["generation"] == generation, "the model stayed where it was"
+        assert with_vision.status()["generation"] == generation, "the model stayed where it was"
 
 
-@pytest.mark.parametrize("seeing", ENGINES, indirect=True)
-def test_a_model_that_does_not_see_is_said_to(seeing: Home) -> None:
-    with seeing.bridge() as editor:
-        session = opened(editor, seeing, "blind")
+@pytest.mark.parametrize("with_vision", ENGINES, indirect=True)
+def test_a_model_without_vision_is_said_to(with_vision: Home) -> None:
+    with with_vision.bridge() as editor:
+        session = opened(editor, with_vision, "blind")
         turn = show(editor, session, ONE, "What is this?")
         said = str(turn.updates)
         assert "does not see images" in said
-        assert seeing.status()["active"]["capabilities"]["vision"] is False
+        assert with_vision.status()["active"]["capabilities"]["vision"] is False

@@ -15,8 +15,8 @@ from acp_bridge.faces.lsp import wire
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
-def chat_messages(history: Sequence[wire.Message], *, sees: bool = False) -> list[dict[str, Any]]:
-    """The messages for the model. Images go only to a model that `sees`; to others they leave a word.
+def chat_messages(history: Sequence[wire.Message], *, supports_images: bool = False) -> list[dict[str, Any]]:
+    """The messages for the model. Images go only to a model that takes them; for others a word stands there.
 
     Tool results become `tool` messages of their own, before what the user says in the same message. Two messages of
     one role in a row are one (templates may refuse two), except of tools.
@@ -24,7 +24,7 @@ def chat_messages(history: Sequence[wire.Message], *, sees: bool = False) -> lis
     names = _call_names(history)
     messages: list[dict[str, Any]] = []
     for message in history:
-        for entry in _entries(message, names, sees):
+        for entry in _entries(message, names, supports_images):
             _add(messages, entry)
     return messages
 
@@ -65,7 +65,7 @@ def _call_names(history: Sequence[wire.Message]) -> dict[str, str]:
     return {part.id: part.name for message in history for part in _parts(message) if isinstance(part, wire.CallPart)}
 
 
-def _entries(message: wire.Message, names: dict[str, str], sees: bool) -> list[dict[str, Any]]:
+def _entries(message: wire.Message, names: dict[str, str], supports_images: bool) -> list[dict[str, Any]]:
     parts = _parts(message)
     entries: list[dict[str, Any]] = [
         {"role": "tool", "tool_call_id": part.id, "name": names.get(part.id, ""), "content": part.text}
@@ -76,8 +76,8 @@ def _entries(message: wire.Message, names: dict[str, str], sees: bool) -> list[d
     if not rest:
         return entries
     if message.role == "tool":  # words beside results, in a message that only results belong in
-        return [*entries, {"role": "user", "content": _content(rest, sees)}]
-    said: dict[str, Any] = {"role": message.role, "content": _content(rest, sees and message.role == "user")}
+        return [*entries, {"role": "user", "content": _content(rest, supports_images)}]
+    said: dict[str, Any] = {"role": message.role, "content": _content(rest, supports_images and message.role == "user")}
     thoughts = "".join(part.text for part in rest if isinstance(part, wire.Reasoning))
     calls = [_call(part) for part in rest if isinstance(part, wire.CallPart)]
     if thoughts and message.role == "assistant":
@@ -87,14 +87,14 @@ def _entries(message: wire.Message, names: dict[str, str], sees: bool) -> list[d
     return [*entries, said]
 
 
-def _content(parts: Sequence[wire.MessagePart], sees: bool) -> str | list[dict[str, Any]]:
+def _content(parts: Sequence[wire.MessagePart], supports_images: bool) -> str | list[dict[str, Any]]:
     images = [part for part in parts if isinstance(part, wire.Image)]
     text = "".join(part.text for part in parts if isinstance(part, wire.Text))
     if not images:
         return text
-    if not sees:
-        unseen = [f"[an image ({image.mime_type}) that you cannot see]" for image in images]
-        return "\n\n".join([*unseen, text]).strip()
+    if not supports_images:
+        notes = [f"[an image ({image.mime_type}) that you cannot see]" for image in images]
+        return "\n\n".join([*notes, text]).strip()
     shown: list[dict[str, Any]] = [
         {"type": "image_url", "image_url": {"url": f"data:{image.mime_type};base64,{image.data}"}} for image in images
     ]

@@ -37,7 +37,7 @@ class BoundLocal:
         return 0 if active is None else active.num_ctx
 
     @property
-    def sees(self) -> bool:
+    def supports_images(self) -> bool:
         """Whether its files and the engine that runs it take images; known once it is loaded."""
         active = self._active
         return self._vision and active is not None and bool(active.capabilities.get("vision"))

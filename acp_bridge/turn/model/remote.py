@@ -23,7 +23,7 @@ class BoundRemote:
     def __init__(self, client: ProviderClient, model: RemoteModel) -> None:
         self.name = model.id
         self.window = model.context
-        self.sees = model.vision
+        self.supports_images = model.vision
         self._client = client
 
     async def load(self, view: Asker, cancel: Cancel, *, allow_switch: bool) -> None:

@@ -1,4 +1,4 @@
-"""Seeing: a projector beside the model, by llama.cpp's own multimodal library. Worker only.
+"""Vision: a projector beside the model, by llama.cpp's own multimodal library. Worker only.
 
 Where an image belongs the rendered prompt holds a mark; the library says which tokens of words stand around it and
 how many it takes itself. An image that is warm is neither decoded nor encoded again: its size is enough to count it.
@@ -250,4 +250,4 @@ def _binding() -> Any:
     try:
         return importlib.import_module("llama_cpp.mtmd_cpp")
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
-        raise VisionUnusable(f"this build of llama.cpp sees nothing ({type(error).__name__}: {error})") from error
+        raise VisionUnusable(f"this build of llama.cpp has no vision ({type(error).__name__}: {error})") from error

@@ -119,8 +119,8 @@ class OpenVinoEngine(KeepsNothing):
         try:
             self._plan = plan
             if takes_rows(folder):
-                seeing, tokenize = bool(request.identity.projector), partial(self.tokenize, special=True)
-                self._rows = Rows(library, folder, plan, tokenize, seeing=seeing)
+                vision, tokenize = bool(request.identity.projector), partial(self.tokenize, special=True)
+                self._rows = Rows(library, folder, plan, tokenize, vision=vision)
                 self._go_on()
             stage = "context"
             self._pipeline = Pipeline(library, folder, vocabulary, plan, self._rows.tensor if self._rows else None)

@@ -131,7 +131,7 @@ def compute_bytes(facts: Facts, num_ctx: int = 0, batch: int = BATCH) -> int:
     """Bytes of the scratch buffers of one batch: the logits of every token (32-bit) and activations.
 
     A model that takes rows holds those of a whole prompt of `num_ctx` tokens twice, ours and the engine's, and as many
-    of images if it sees.
+    of images if it has vision.
     Overestimates engines that compute the last token's logits only; leaves out the attention scores,
     which flash attention never builds.
     """

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from shared.catalog.advertised.capability import Servable
-from shared.catalog.advertised.servable import refusal, sees, served_by
+from shared.catalog.advertised.servable import refusal, served_by, supports_images
 from shared.catalog.entry import ModelEntry
 from shared.diagnosis.remedy import install_command
 from shared.protocol.api import LibraryRow, RowAction, RowState, Status
@@ -144,7 +144,7 @@ def _row(entry: ModelEntry, live: Live) -> LibraryRow:
         has_template=entry.has_template or not (entry.complete or entry.problem),
         tools=entry.tools,
         thinking=entry.thinking,
-        vision=_sees(entry, serving, live),
+        vision=_supports_images(entry, serving, live),
         fim=entry.fim is not None,
         embedding_only=entry.embedding_only,
         parts=list(entry.parts),
@@ -163,12 +163,12 @@ def _with_fit(reason: str, fit: str) -> str:
     return "; ".join(part for part in (reason, fit) if part)
 
 
-def _sees(entry: ModelEntry, serving: str, live: Live) -> bool:
+def _supports_images(entry: ModelEntry, serving: str, live: Live) -> bool:
     """By its files and the engine; of the model that is loaded the engine itself says."""
     active = live.status.active if live.status is not None else None
     if active is not None and active.name == entry.name:
         return bool(active.capabilities.get("vision"))
-    return sees(entry, serving)
+    return supports_images(entry, serving)
 
 
 def _state(entry: ModelEntry, live: Live) -> tuple[RowState, str, str]:

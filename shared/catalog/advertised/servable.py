@@ -58,7 +58,7 @@ def served_by(backend: str, able: Sequence[str]) -> bool:
     return backend in able or (backend == OUTSIDE and bool(able))
 
 
-def sees(facts: Facts, backend: str) -> bool:
+def supports_images(facts: Facts, backend: str) -> bool:
     """Whether the model takes images when `backend` serves it."""
     return facts.vision and backend in BACKENDS and BACKENDS[backend].images == facts.format
 

@@ -1,6 +1,6 @@
 """Reads an OpenVINO IR folder: `openvino_model.xml` and `.bin`, the configs beside them, the template.
 
-A model that sees is several such graphs in one folder (see `several`).
+A model with vision is several such graphs in one folder (see `several`).
 
 The XML is read once in pieces, never parsed as a tree (it may hold 100,000 layers): constants give the
 extent the `.bin` must have, state variables give the shape of the KV memory, the runtime info the weight
@@ -34,7 +34,7 @@ OVERLAP = 8 * 1024
 MAX_LAYERS = 1024
 MODEL = IR_MODEL.removesuffix(".xml")
 _TOKENIZER = "tokenizer_config.json"
-#: Where the configuration of a model that sees keeps what its language part is.
+#: Where the configuration of a model with vision keeps what its language part is.
 _TEXT = ("text_config", "llm_config")
 
 _CONST = re.compile(rb'offset="(\d{1,18})" size="(\d{1,18})"')

@@ -25,14 +25,14 @@ async def send(client: Any, session: str, *blocks: dict[str, Any]) -> dict[str, 
     return answer
 
 
-def seeing(name: str) -> api.ActiveModel:
+def with_vision(name: str) -> api.ActiveModel:
     return msgspec.structs.replace(active(name), capabilities={"vision": True})
 
 
-async def test_an_image_goes_to_a_model_that_sees(bench: Bench) -> None:
+async def test_an_image_goes_to_a_model_with_vision(bench: Bench) -> None:
     bench.inventory.advertised = Advertised(rows=(row("alpha", vision=True),))
     async with running(bench) as daemon, bridge(bench) as client:
-        daemon.push(active=seeing("alpha"))
+        daemon.push(active=with_vision("alpha"))
         assert (await client.initialize())["agentCapabilities"]["promptCapabilities"]["image"] is True
         session = await client.new()
         await client.wait_for(lambda: bench.core.daemon.status is not None)
@@ -48,8 +48,8 @@ async def test_an_image_loads_a_model_that_may_see_to_find_out(bench: Bench) -> 
     async with running(bench) as daemon, bridge(bench) as client:
 
         async def load(call: Any) -> api.LoadResult:
-            daemon.push(active=seeing("alpha"))
-            return api.LoadResult(active=seeing("alpha"), generation=1, loaded=True, load_seconds=0.1)
+            daemon.push(active=with_vision("alpha"))
+            return api.LoadResult(active=with_vision("alpha"), generation=1, loaded=True, load_seconds=0.1)
 
         daemon.answers["model/load"] = load
         await client.initialize()
@@ -57,7 +57,7 @@ async def test_an_image_loads_a_model_that_may_see_to_find_out(bench: Bench) -> 
         assert isinstance(conversation(daemon.turns[0])[0]["content"], list)
 
 
-async def test_an_image_to_a_model_that_does_not_see_is_left_out_and_said(bench: Bench) -> None:
+async def test_an_image_to_a_model_without_vision_is_left_out_and_said(bench: Bench) -> None:
     async with running(bench) as daemon, bridge(bench) as client:
         await client.initialize()
         session = await client.new()

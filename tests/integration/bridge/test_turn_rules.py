@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from acp_bridge.models.view import Advertised
-from acp_bridge.turn.sentences import BASE_MODEL, REPEATED, left_out_text, unseen_text
+from acp_bridge.turn.sentences import BASE_MODEL, REPEATED, images_left_out_text, left_out_text
 from bridge_fakes import Bench, Emit, FakeDaemon, active, result, row, running
 from shared.errors import ContextOverflow, DaemonNotRunning, EngineFailed, NoSatisfactoryModel
 from shared.protocol import api
@@ -34,7 +34,7 @@ def bench(bench: Bench) -> Bench:
     return bench
 
 
-def seeing(name: str) -> api.ActiveModel:
+def with_vision(name: str) -> api.ActiveModel:
     return msgspec.structs.replace(active(name), capabilities={"vision": True})
 
 
@@ -121,8 +121,8 @@ async def test_a_message_with_an_image_loads_first_to_know_whether_it_is_seen(be
     async with running(bench) as daemon, face.open(bench) as editor:
 
         async def load(call: Call) -> api.LoadResult:
-            daemon.push(active=seeing("eyes"))
-            return api.LoadResult(active=seeing("eyes"), generation=1, loaded=True)
+            daemon.push(active=with_vision("eyes"))
+            return api.LoadResult(active=with_vision("eyes"), generation=1, loaded=True)
 
         daemon.answers["model/load"] = load
         await editor.ask("no image", model="eyes")
@@ -136,7 +136,7 @@ async def test_a_message_with_an_image_loads_first_to_know_whether_it_is_seen(be
 async def test_an_image_that_is_not_seen_is_left_out_and_said_once(bench: Bench, face: type[Face]) -> None:
     async with running(bench) as daemon, face.open(bench) as editor:
         ended = await editor.ask("what is it?", model="alpha", image=True)
-        assert unseen_text(1, "alpha") in ended.reported
+        assert images_left_out_text(1, "alpha") in ended.reported
         assert "that you cannot see]" in daemon.turns[-1].messages[-1]["content"]
         assert "left out" not in (await editor.ask("and now?", model="alpha")).reported
 

@@ -130,7 +130,7 @@ INPUT = (
     '<output>\n<port id="0" precision="I64" names="{name}">\n'
 )
 INPUTS = {"inputs_embeds": "?,?,1024", "attention_mask": "?,?", "position_ids": "?,?", "beam_idx": "?"}
-SEES = {
+VISION_CONFIG = {
     "model_type": "internvl_chat",
     "eos_token_id": None,
     "llm_config": {**{key: value for key, value in CONFIG.items() if key != "model_type"}, "model_type": "qwen2"},
@@ -146,7 +146,7 @@ def listed(data_root: DataRoot) -> list[ModelEntry]:
 
 def several(path: Path, *, inputs: dict[str, str] = INPUTS, graphs: tuple[str, ...] = SEVERAL) -> Path:
     """A folder of several graphs, the language's with `inputs`."""
-    folder(path, config=SEES)
+    folder(path, config=VISION_CONFIG)
     asked = "".join(INPUT.format(n=n, name=name, shape=shape) for n, (name, shape) in enumerate(inputs.items()))
     for graph in graphs:
         text = xml(layers=3).replace("<data ", f"{asked}<data ", 1) if graph == "language" else xml()

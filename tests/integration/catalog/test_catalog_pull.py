@@ -265,7 +265,7 @@ def test_a_split_model_comes_whole(data_root: DataRoot, server: FileServer) -> N
     assert not row.problem
 
 
-def test_a_model_that_sees_comes_with_its_projector_and_goes_with_it(data_root: DataRoot, server: FileServer) -> None:
+def test_a_model_with_vision_comes_with_its_projector_and_goes_with_it(data_root: DataRoot, server: FileServer) -> None:
     files = [
         ("m-Q4_K_M.gguf", model()),
         ("mmproj-model-f32.gguf", model("clip", layers=1)),

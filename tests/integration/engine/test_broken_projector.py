@@ -12,7 +12,7 @@ import pytest
 
 from frozen import freeze
 from modeld_process import Client, Modeld
-from several_graphs import write_seeing
+from several_graphs import write_vision_model
 from shared.errors import EngineFailed, ModelLoadFailed, UnsupportedFeature
 from shared.paths import DataRoot
 from shared.protocol import api
@@ -21,7 +21,7 @@ from tiny_projector import png, write_tiny_projector
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.timeout(90)]
 #: what the wrong sizes in these files make llama.cpp do
-ABORTED = "mmproj.gguf, by which it sees, ended the engine (killed by SIGABRT)"
+ABORTED = "mmproj.gguf, which it needs for images, ended the engine (killed by SIGABRT)"
 
 IMAGE = {
     "type": "image_url",
@@ -66,11 +66,13 @@ async def test_an_assertion_at_the_first_image(data_root: DataRoot) -> None:
     projector = write_tiny_projector(data_root.models / "mmproj.gguf", spoilt={"v.position_embd.weight": (4, 32)})
     async with Modeld(data_root, "llama") as modeld, modeld.client() as client:
         await client.load("m")
-        with pytest.raises(EngineFailed, match=r"SIGABRT over an image; mmproj\.gguf, by which it sees, is left out"):
+        with pytest.raises(
+            EngineFailed, match=r"SIGABRT over an image; mmproj\.gguf, which it needs for images, is left out"
+        ):
             await ask(client, [IMAGE])
         status = await client.status()
         assert (status.state, status.generation) == ("Failed", 2)
-        assert "mmproj.gguf, by which it sees, is left out" in str(status.last_error)
+        assert "mmproj.gguf, which it needs for images, is left out" in str(status.last_error)
         await words_only(client, 3)
         write_tiny_projector(projector)  # a whole one in its place is tried
         assert (await ask(client, [IMAGE])).usage.generated == 4
@@ -82,10 +84,12 @@ async def test_an_assertion_at_the_load(data_root: DataRoot) -> None:
     write_tiny_gguf(data_root.models / "m.gguf", name="m")
     write_tiny_projector(data_root.models / "mmproj.gguf", spoilt={"mm.0.weight": (64, 40)})
     async with Modeld(data_root, "llama") as modeld, modeld.client() as client:
-        with pytest.raises(ModelLoadFailed, match=r"killed by SIGABRT; mmproj\.gguf, by which it sees, is left out"):
+        with pytest.raises(
+            ModelLoadFailed, match=r"killed by SIGABRT; mmproj\.gguf, which it needs for images, is left out"
+        ):
             await client.load("m")
         assert (await client.status()).state == "Failed"
-        assert "mmproj.gguf, by which it sees, is left out" in str((await client.status()).last_error)
+        assert "mmproj.gguf, which it needs for images, is left out" in str((await client.status()).last_error)
         assert (await client.status()).rejected == []
         await words_only(client, 2)
 
@@ -94,8 +98,8 @@ async def test_an_assertion_at_the_load(data_root: DataRoot) -> None:
 async def test_a_wrong_address_over_an_image_of_a_folder(data_root: DataRoot, tmp_path: Path) -> None:
     """No file was found at which OpenVINO's native code stops: the fault comes from here, in the middle of the turn."""
     data_root.models.mkdir()
-    write_seeing(tmp_path / "made").rename(data_root.models / "m")
-    graph = "openvino_vision_embeddings_model.xml, by which it sees,"
+    write_vision_model(tmp_path / "made").rename(data_root.models / "m")
+    graph = "openvino_vision_embeddings_model.xml, which it needs for images,"
     async with Modeld(data_root, "openvino") as modeld, modeld.client() as client, modeld.client() as other:
         await client.load("m")
         worker = (await client.status()).worker_pid

@@ -1,4 +1,4 @@
-"""A model that sees: a real projector of seeded noise beside tiny weights, in a real worker.
+"""A model with vision: a real projector of seeded noise beside tiny weights, in a real worker.
 
 What OpenVINO makes of images is proven in `test_openvino_vision.py`; here it hears the same conversations.
 """
@@ -15,7 +15,7 @@ from engine_bench import GREEDY, Answer, Engine, Engines, assistant, user
 
 from modeld.engine.images import MOST_BYTES
 from modeld.pipe.messages import Warm
-from several_graphs import write_seeing
+from several_graphs import write_vision_model
 from shared.catalog.multi_graph import IMAGES
 from shared.errors import ContextOverflow, ImageUnusable, TemplateFailed, UnsupportedFeature
 from shared.protocol.api import Event, Prefill, Prefix, Sampling
@@ -35,7 +35,7 @@ def projector(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def seeing(engines: Engines, tiny: Path, projector: Path) -> Engine:
+async def with_vision(engines: Engines, tiny: Path, projector: Path) -> Engine:
     """In full precision: what is reused is then the same to the last bit that an answer shows."""
     return await engines.load("llama", tiny, projector=str(projector), kv_type="f32", flash_attention=False)
 
@@ -46,7 +46,7 @@ async def watching(
 ) -> Engine:
     """One of each engine for all tests of what is refused."""
     if request.param == "openvino":
-        folder = write_seeing(tmp_path_factory.mktemp("several"))
+        folder = write_vision_model(tmp_path_factory.mktemp("several"))
         return await shared_engines.load("openvino", folder, projector=f"{IMAGES}.xml")
     tiny, projector = request.getfixturevalue("tiny"), request.getfixturevalue("projector")
     return await shared_engines.load("llama", tiny, projector=str(projector))
@@ -68,34 +68,34 @@ async def ask(engine: Engine, *parts: bytes | str, params: Sampling = FEW) -> An
     return await engine.ask([shown(*parts)], params)
 
 
-async def test_what_an_image_shows_decides_the_answer(seeing: Engine) -> None:
-    assert seeing.loaded.capabilities["vision"] is True
-    assert seeing.loaded.identity.projector.endswith("mmproj.gguf")
-    answers = [(await ask(seeing, "What is this? ", one, params=GREEDY)).text for one in (NOISE, OTHER, NOISE)]
+async def test_what_an_image_shows_decides_the_answer(with_vision: Engine) -> None:
+    assert with_vision.loaded.capabilities["vision"] is True
+    assert with_vision.loaded.identity.projector.endswith("mmproj.gguf")
+    answers = [(await ask(with_vision, "What is this? ", one, params=GREEDY)).text for one in (NOISE, OTHER, NOISE)]
     assert answers[0] == answers[2] != answers[1]
-    assert (await seeing.ask("What is this? ", GREEDY)).text not in answers
+    assert (await with_vision.ask("What is this? ", GREEDY)).text not in answers
 
 
-async def test_an_image_costs_its_tokens_and_the_same_one_costs_them_once(seeing: Engine) -> None:
-    words = await seeing.count([user("Look: what?")])
-    whole = await seeing.count([shown("Look: ", NOISE, "what?")])
+async def test_an_image_costs_its_tokens_and_the_same_one_costs_them_once(with_vision: Engine) -> None:
+    words = await with_vision.count([user("Look: what?")])
+    whole = await with_vision.count([shown("Look: ", NOISE, "what?")])
     assert whole >= words + TOKENS
-    first = await ask(seeing, "Look: ", NOISE, "what?")
+    first = await ask(with_vision, "Look: ", NOISE, "what?")
     assert first.of(Prefix)[0].total == whole
     assert (first.done.usage.reused, first.done.usage.prefilled) == (0, whole)
     again = [shown("Look: ", NOISE, "what?"), assistant(first.text), user("And now?")]
-    second = await seeing.ask(again, FEW)
+    second = await with_vision.ask(again, FEW)
     assert second.done.usage.reused >= whole
     assert second.done.usage.prefilled == second.of(Prefix)[0].total - second.done.usage.reused
 
 
-async def test_another_image_in_its_place_is_computed_from_there_on(seeing: Engine) -> None:
-    first = await ask(seeing, "The same words before. ", NOISE, "what?")
-    other = await ask(seeing, "The same words before. ", OTHER, "what?")
+async def test_another_image_in_its_place_is_computed_from_there_on(with_vision: Engine) -> None:
+    first = await ask(with_vision, "The same words before. ", NOISE, "what?")
+    other = await ask(with_vision, "The same words before. ", OTHER, "what?")
     total = first.of(Prefix)[0].total
     assert 0 < other.done.usage.reused <= total - TOKENS
     assert other.done.usage.prefilled >= TOKENS
-    back = await ask(seeing, "The same words before. ", NOISE, "what?")
+    back = await ask(with_vision, "The same words before. ", NOISE, "what?")
     assert back.done.usage.reused >= other.done.usage.reused
 
 
@@ -103,11 +103,11 @@ async def test_another_image_in_its_place_is_computed_from_there_on(seeing: Engi
     "after", [(NOISE, "b"), (NOISE, OTHER, "b"), ("a ", NOISE, NOISE, "b"), (NOISE, RED, "b", RED)]
 )
 async def test_answers_do_not_depend_on_reuse(
-    engines: Engines, tiny: Path, projector: Path, seeing: Engine, after: tuple[bytes | str, ...]
+    engines: Engines, tiny: Path, projector: Path, with_vision: Engine, after: tuple[bytes | str, ...]
 ) -> None:
-    await ask(seeing, NOISE, "something else behind it")
-    await ask(seeing, "a ", NOISE, OTHER)
-    warm = await ask(seeing, *after, params=GREEDY)
+    await ask(with_vision, NOISE, "something else behind it")
+    await ask(with_vision, "a ", NOISE, OTHER)
+    warm = await ask(with_vision, *after, params=GREEDY)
     fresh = await engines.load("llama", tiny, projector=str(projector), kv_type="f32", flash_attention=False)
     cold = await ask(fresh, *after, params=GREEDY)
     assert warm.text == cold.text
@@ -115,12 +115,12 @@ async def test_answers_do_not_depend_on_reuse(
     assert sum((warm.done.usage.reused, warm.done.usage.prefilled)) == cold.done.usage.prefilled
 
 
-async def test_a_conversation_with_an_image_is_parked_and_comes_back(seeing: Engine) -> None:
+async def test_a_conversation_with_an_image_is_parked_and_comes_back(with_vision: Engine) -> None:
     talk = "words that fill the lane " * 12
-    first = await ask(seeing, talk, NOISE, "one")
+    first = await ask(with_vision, talk, NOISE, "one")
     for number in range(5):
-        await seeing.ask(f"{number} another conversation " * 20, FEW)
-    back = await ask(seeing, talk, NOISE, "one")
+        await with_vision.ask(f"{number} another conversation " * 20, FEW)
+    back = await ask(with_vision, talk, NOISE, "one")
     assert back.done.usage.prefilled <= 2
     assert back.text == first.text
 
@@ -320,11 +320,11 @@ async def test_a_template_that_leaves_an_image_out_says_so(engines: Engines, tmp
         await ask(engine, "more than forty characters, so that it is cut ", NOISE)
 
 
-async def test_prompts_are_in_no_log(engines: Engines, seeing: Engine, tiny: Path, tmp_path: Path) -> None:
+async def test_prompts_are_in_no_log(engines: Engines, with_vision: Engine, tiny: Path, tmp_path: Path) -> None:
     junk = tmp_path / "mmproj-junk.gguf"
     junk.write_bytes(b"GGUF of nobody")
     await engines.load("llama", tiny, projector=str(junk))
-    await ask(seeing, "a secret between us ", NOISE)
+    await ask(with_vision, "a secret between us ", NOISE)
     log = engines.log.read_text()
     assert log.strip(), "what the library says of a bad projector stands there"
     assert "secret" not in log

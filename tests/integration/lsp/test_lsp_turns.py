@@ -115,7 +115,7 @@ async def test_tool_calls_are_streamed_and_whole_at_the_end(pair: tuple[Window, 
     assert ended["finishReason"] == "tool_calls"
 
 
-async def test_images_are_left_out_aloud_where_nobody_sees_them(pair: tuple[Window, FakeDaemon]) -> None:
+async def test_images_are_left_out_aloud_where_the_model_has_no_vision(pair: tuple[Window, FakeDaemon]) -> None:
     editor, daemon = pair
     image = {"type": "image", "mimeType": "image/png", "data": "AAAA"}
     messages = [{"role": "user", "content": [image, {"type": "text", "text": "what is it?"}]}]

@@ -19,7 +19,7 @@ from modeld.engine.openvino.blocks import BLOCK
 from modeld.engine.openvino.engine import OpenVinoEngine
 from modeld.engine.openvino.options import generation_config
 from modeld.engine.openvino.vision.image_encoder import ImageEncoder
-from several_graphs import TOKENS, write_seeing
+from several_graphs import TOKENS, write_vision_model
 from shared.catalog.formats.openvino import read_folder
 from shared.catalog.multi_graph import IMAGES
 from shared.errors import ImageUnusable
@@ -51,7 +51,7 @@ def opened() -> Iterator[Opened]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_seeing(tmp_path_factory.mktemp("several"))
+    return write_vision_model(tmp_path_factory.mktemp("several"))
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def seer(opened: Opened, folder: Path) -> Bench:
 @pytest.fixture(scope="module")
 def tiled(opened: Opened, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     """An image is up to thirteen squares."""
-    return opened(write_seeing(tmp_path_factory.mktemp("tiled"), family="internvl_chat"))
+    return opened(write_vision_model(tmp_path_factory.mktemp("tiled"), family="internvl_chat"))
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +239,7 @@ def test_an_image_that_cannot_be_decoded_costs_its_turn(seer: Bench) -> None:
 def test_a_folder_whose_images_cannot_be_taken_is_a_model_for_words(
     opened: Opened, folder: Path, tmp_path: Path, fault: str, why: str
 ) -> None:
-    path = write_seeing(tmp_path, width=96) if fault == "width" else shutil.copytree(folder, tmp_path / "m")
+    path = write_vision_model(tmp_path, width=96) if fault == "width" else shutil.copytree(folder, tmp_path / "m")
     if fault == "family":
         config = json.loads((path / "config.json").read_text())
         (path / "config.json").write_text(json.dumps({**config, "model_type": "llava_next"}))

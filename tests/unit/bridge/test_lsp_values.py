@@ -197,7 +197,9 @@ def test_two_of_a_role_are_one() -> None:
 def test_images_for_those_who_see() -> None:
     history = [wire.Message(role="user", content=[wire.Image(mime_type="image/png", data="AA"), wire.Text(text="?")])]
     assert image_count(history) == 1
-    assert chat_messages(history, sees=True)[0]["content"][0]["image_url"]["url"] == "data:image/png;base64,AA"
+    assert (
+        chat_messages(history, supports_images=True)[0]["content"][0]["image_url"]["url"] == "data:image/png;base64,AA"
+    )
     assert chat_messages(history)[0]["content"] == "[an image (image/png) that you cannot see]\n\n?"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from acp_bridge.models.thinking import level_of
 from acp_bridge.turn.history import GivenHistory
-from acp_bridge.turn.sentences import left_out_text, rounds_text, unseen_text
+from acp_bridge.turn.sentences import images_left_out_text, left_out_text, rounds_text
 from acp_bridge.turn.switched import ActiveModelWatch, Replaced
 from bridge_fakes import active, row
 from shared.errors import UnsupportedFeature
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.unit
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (unseen_text(1, "a"), "The image is left out: a does not see images."),
-        (unseen_text(2, "a"), "The 2 images are left out: a does not see images."),
+        (images_left_out_text(1, "a"), "The image is left out: a does not see images."),
+        (images_left_out_text(2, "a"), "The 2 images are left out: a does not see images."),
         (left_out_text(1, 4096), "The first message no longer fits the window of 4,096 tokens and is left out."),
         (left_out_text(2, 9, "Do."), "The first 2 messages no longer fit the window of 9 tokens and are left out. Do."),
         (rounds_text(30), "Stopped after 30 rounds of tools. Send a message to go on."),
@@ -47,17 +47,22 @@ def test_thinking_levels() -> None:
 def test_a_given_history_is_rendered_once_and_cut_behind_the_system() -> None:
     rendered: list[bool] = []
 
-    def render(sees: bool) -> list[dict[str, Any]]:
-        rendered.append(sees)
+    def render(supports_images: bool) -> list[dict[str, Any]]:
+        rendered.append(supports_images)
         return [{"role": role, "content": role} for role in ("system", "user", "assistant", "user")]
 
     history = GivenHistory(render, trims=True)
-    assert [message["role"] for message in history.messages(sees=False)] == ["system", "user", "assistant", "user"]
+    assert [message["role"] for message in history.messages(supports_images=False)] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+    ]
     assert history.leave_out(1) == 1
     assert history.leave_out(1) == 2
-    assert [message["role"] for message in history.messages(sees=False)] == ["system", "user"]
+    assert [message["role"] for message in history.messages(supports_images=False)] == ["system", "user"]
     assert rendered == [False]
-    history.messages(sees=True)
+    history.messages(supports_images=True)
     assert rendered == [False, True]
 
 

@@ -236,7 +236,7 @@ def test_a_modeld_without_an_engine_says_how_to_get_one() -> None:
         raise AssertionError("no row says it")
 
 
-def test_a_row_sees_where_files_and_engine_do_and_the_loaded_one_as_its_engine_says() -> None:
+def test_a_row_has_vision_where_files_and_engine_do_and_the_loaded_one_as_its_engine_says() -> None:
     eyes = entry("a", "llama", "openvino", vision=True, projector="/mmproj")
     assert [row.vision for row in picker_rows([eyes, entry("b", "llama")], Live(servable=LIVE))] == [True, False]
     beside = Servable(backend="openvino", standing="live")

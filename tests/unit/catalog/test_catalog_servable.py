@@ -50,11 +50,11 @@ def test_ir_folders_need_openvino() -> None:
     assert (able, list(reasons)) == (("openvino",), ["llama"])
 
 
-def test_an_engine_sees_through_a_projector_or_by_a_folders_own_graph() -> None:
+def test_an_engine_has_vision_by_a_projector_or_a_folders_own_graph() -> None:
     projector, folder = Facts(vision=True), Facts(format="openvino", vision=True)
-    assert [servable.sees(projector, one) for one in ("llama", "openvino")] == [True, False]
-    assert [servable.sees(folder, one) for one in ("llama", "openvino")] == [False, True]
-    assert not servable.sees(Facts(), "llama")
+    assert [servable.supports_images(projector, one) for one in ("llama", "openvino")] == [True, False]
+    assert [servable.supports_images(folder, one) for one in ("llama", "openvino")] == [False, True]
+    assert not servable.supports_images(Facts(), "llama")
 
 
 def test_unknown_architectures_are_served_by_nobody() -> None:

@@ -26,7 +26,7 @@ def test_one_that_ended_a_worker_is_left_out_until_the_file_is_another() -> None
     projectors = Projectors(files.get)
     assert projectors.without(MODEL) == MODEL
     reported = projectors.note("/m.gguf", "/mmproj.gguf", "killed by SIGABRT")
-    assert "mmproj.gguf, by which it sees, is left out" in reported
+    assert "mmproj.gguf, which it needs for images, is left out" in reported
     blind = projectors.without(MODEL)
     assert (blind.projector, blind.vision) == ("", False)
     assert projectors.without(blind) == blind
@@ -35,7 +35,7 @@ def test_one_that_ended_a_worker_is_left_out_until_the_file_is_another() -> None
     assert projectors.warnings(MODEL) == []
 
 
-def test_a_folder_sees_by_its_vision_graph() -> None:
+def test_a_folder_has_vision_by_its_vision_graph() -> None:
     folder = ModelEntry(name="f", path="/seer", source="store", format="openvino", vision=True, takes_rows=True)
     graph = "openvino_vision_embeddings_model.xml"
     assert identity_of(folder, LoadConfig(), "openvino").projector == graph
@@ -47,14 +47,16 @@ def test_a_folder_sees_by_its_vision_graph() -> None:
     projectors.note("/seer", graph, "killed by SIGSEGV")
     blind = projectors.without(folder)
     assert (blind.vision, identity_of(blind, LoadConfig(), "openvino").projector) == (False, "")
-    assert "openvino_vision_embeddings_model.xml, by which it sees" in str(projectors.warnings(blind))
+    assert "openvino_vision_embeddings_model.xml, which it needs for images" in str(projectors.warnings(blind))
 
 
 def test_what_was_left_out_is_reported_with_how_it_ended() -> None:
     projectors = Projectors(lambda path: (1, 1, 1))
     projectors.note("/m.gguf", "/mmproj.gguf", "killed by SIGSEGV")
     (reported,) = projectors.warnings(projectors.without(MODEL))
-    assert reported == "images are refused: mmproj.gguf, by which it sees, ended the engine (killed by SIGSEGV)"
+    assert (
+        reported == "images are refused: mmproj.gguf, which it needs for images, ended the engine (killed by SIGSEGV)"
+    )
 
 
 def test_images_are_found_in_parts() -> None:

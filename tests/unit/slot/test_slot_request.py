@@ -58,10 +58,10 @@ def test_every_wish_is_asked_for_also_one_for_nothing() -> None:
     )
 
 
-def test_the_projector_is_part_of_it_where_the_engine_sees_by_it() -> None:
-    seeing = entry(vision=True, projector="/m/sight")
-    assert identity_of(seeing, LoadConfig(), "llama").projector == "/m/sight"
-    assert identity_of(seeing, LoadConfig(), "openvino").projector == ""
+def test_the_projector_is_part_of_it_where_the_engine_uses_it() -> None:
+    with_vision = entry(vision=True, projector="/m/sight")
+    assert identity_of(with_vision, LoadConfig(), "llama").projector == "/m/sight"
+    assert identity_of(with_vision, LoadConfig(), "openvino").projector == ""
     assert identity_of(entry(projector="/m/sight"), LoadConfig(), "llama").projector == ""
 
 

@@ -62,7 +62,7 @@ async def _turn(window: Window, params: wire.TurnParams, work: Work) -> wire.Tur
         allow_switch=params.allow_switch,
     )
     history = GivenHistory(
-        lambda sees: chat_messages(params.messages, sees=sees),
+        lambda supports_images: chat_messages(params.messages, supports_images=supports_images),
         new_images=image_count(since_answer(params.messages)),
         has_images=image_count(params.messages) > 0,
         trims=params.overflow == "trim",

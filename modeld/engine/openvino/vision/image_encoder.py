@@ -1,4 +1,4 @@
-"""Seeing with OpenVINO: the vision graph of a folder makes rows of an image, which stand where its ids stand.
+"""Vision with OpenVINO: the vision graph of a folder makes rows of an image, which stand where its ids stand.
 
 Which pixels it gets is said by the model's family (`views`). Rows are kept by the image's content: they are needed
 again with every prompt that holds it, also where the pipeline's memory does.

@@ -37,9 +37,9 @@ class Rows:
     """Of one model; `image_encoder` is None where it is for words alone, and `note` says why."""
 
     def __init__(
-        self, library: Library, folder: Path, plan: Plan, tokenize: Callable[[str], list[int]], *, seeing: bool
+        self, library: Library, folder: Path, plan: Plan, tokenize: Callable[[str], list[int]], *, vision: bool
     ) -> None:
-        """Loads the graphs, the vision graph only where it is for `seeing`.
+        """Loads the graphs, the vision graph only where it is for `vision`.
 
         Raises RuntimeError (native), OSError and MsgspecError (the configuration).
         """
@@ -54,7 +54,7 @@ class Rows:
             if family is None:
                 whose = config.model_type or "it"
                 raise VisionUnusable(f"only OpenVINO's own reading of prompts knows how {whose} takes them")
-            if seeing:
+            if vision:
                 width = self._of_words([0]).shape[-1]
                 self.image_encoder = ImageEncoder(library, folder, family, plan, width, tokenize)
         except VisionUnusable as error:
