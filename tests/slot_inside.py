@@ -87,7 +87,7 @@ class Inside:
     async def load(self, model: str, client: Client, **fields: Any) -> api.LoadResult:
         entry = await self.slot.find(model)
         params = api.LoadParams(model=model, **fields)
-        return await self.slot.scheduler.perform(
+        return await self.slot.scheduler.submit(
             "load",
             client,
             entry,
@@ -103,7 +103,7 @@ class Inside:
         entry = await self.slot.find(model)
         messages = [{"role": "user", "content": text}]
         params = api.TurnParams(model=model, messages=messages, params=api.Sampling(temperature=0.0))
-        return await self.slot.scheduler.perform(
+        return await self.slot.scheduler.submit(
             "turn",
             client,
             entry,

@@ -42,7 +42,7 @@ class SlashCommands:
     def _options_changed(self, live: LiveConversation) -> None:
         self._turns.audience.show(live, OptionsChanged())
 
-    async def perform(self, live: LiveConversation, turn: Turn, name: str, argument: str) -> TurnEnded:
+    async def run(self, live: LiveConversation, turn: Turn, name: str, argument: str) -> TurnEnded:
         """Answer the command `name`."""
         handler = getattr(self, f"_{name}")
         try:

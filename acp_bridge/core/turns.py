@@ -93,7 +93,7 @@ class Turns:
         )
         try:
             if command is not None:
-                return await self._commands.perform(live, turn, *command)
+                return await self._commands.run(live, turn, *command)
             if live.missed:
                 missed, live.missed = live.missed, ""
                 turn.remark(missed)

@@ -83,7 +83,7 @@ class ToolRunner:
         self._seen[call.name, call.arguments] += 1
         times = self._seen[call.name, call.arguments]
         try:
-            text = await self._perform(call, card, turn)
+            text = await self._run_call(call, card, turn)
         except ToolFailed as error:
             text = f"Error: {error}"
         if times >= REPEATS_TOLD:
@@ -93,7 +93,7 @@ class ToolRunner:
             turn.remark(f"Stopped: the model called {call.name} with the same arguments {times} times.")
         return times < REPEATS_END
 
-    async def _perform(self, call: api.ToolCall, card: str, turn: Turn) -> str:
+    async def _run_call(self, call: api.ToolCall, card: str, turn: Turn) -> str:
         if call.fault:
             self._show(turn, Card(card=card, title=call.name, status="failed", items=[TextItem(text=call.fault)]))
             raise ToolFailed(f"{call.fault}\nNothing was done. Call it again with one JSON object")

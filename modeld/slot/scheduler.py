@@ -95,7 +95,7 @@ class Scheduler:
 
     # --- admission -----------------------------------------------------------------------------
 
-    async def perform(
+    async def submit(
         self,
         kind: Kind,
         client: Client,

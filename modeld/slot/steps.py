@@ -81,7 +81,7 @@ class HeldTurn:
         """Queue, hold the slot, serve the steps, give it back."""
         failure: BaseException | None = None
         try:
-            await self._slot.scheduler.perform(
+            await self._slot.scheduler.submit(
                 "turn", client, entry, api.LoadConfig(), permission, emit, self._hold, self._attach
             )
         except ModeldError as error:

@@ -21,7 +21,7 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Fill
     daemon.require_not_standby()
     entry = await daemon.slot.find(params.model)
     stopper = Stopper(daemon.slot, call)
-    return await daemon.slot.scheduler.perform(
+    return await daemon.slot.scheduler.submit(
         "fill",
         connection.caller,
         entry,

@@ -24,7 +24,7 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Embe
     permission = Permission(
         load=params.allow_load or params.allow_switch, switch=params.allow_switch, consent=True, on_busy="fail"
     )
-    return await daemon.slot.scheduler.perform(
+    return await daemon.slot.scheduler.submit(
         "embed",
         connection.caller,
         entry,

@@ -30,7 +30,7 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Load
         load=True, switch=params.allow_switch, consent=True, on_busy=params.on_busy, wait_s=params.wait_s
     )
     stopper = Stopper(daemon.slot, call)
-    return await daemon.slot.scheduler.perform(
+    return await daemon.slot.scheduler.submit(
         "load",
         connection.caller,
         entry,

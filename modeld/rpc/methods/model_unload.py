@@ -21,7 +21,7 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Unlo
     daemon.require_not_standby()
     operations.require_expected(daemon.slot, params.expect)
     stopper = Stopper(daemon.slot, call)
-    return await daemon.slot.scheduler.perform(
+    return await daemon.slot.scheduler.submit(
         "unload",
         connection.caller,
         None,

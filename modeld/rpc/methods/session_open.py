@@ -35,7 +35,7 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Open
         await operations.load(slot, request, entry, load)
         return daemon.handles.open(connection)
 
-    return await slot.scheduler.perform(
+    return await slot.scheduler.submit(
         "load",
         connection.caller,
         entry,

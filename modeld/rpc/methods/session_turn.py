@@ -31,7 +31,7 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Turn
         on_busy=params.on_busy,
         wait_s=params.wait_s,
     )
-    return await daemon.slot.scheduler.perform(
+    return await daemon.slot.scheduler.submit(
         "turn",
         connection.caller,
         entry,
