@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import anyio
 
 from acp_bridge.process.process_exit import stop_at_signals, stop_with_parent
-from shared.diagnosis.defect import Places
+from shared.diagnosis.defect import DefectHandler
 from shared.endpoint.stdio import stdio_stream
 from shared.errors import ModeldError
 from shared.paths import config_file, data_root
@@ -124,7 +124,7 @@ class Server(Protocol):
 
 
 async def _serve(server: Server, source: int, output: int) -> None:
-    Places("acp-bridge").stand()
+    DefectHandler("acp-bridge").stand()
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(stop_at_signals, server.stop)

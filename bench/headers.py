@@ -42,11 +42,11 @@ def strings(key: str, count: int, seed: int) -> bytes:
     chooser = random.Random(seed)
     lengths = chooser.choices(_LENGTHS, k=count)
     letters = bytes(chooser.choices(b"abcdefghijklmnopqrstuvwxyz_ ", k=256))
-    body = b"".join(struct.pack("<Q", length) + letters[at : at + length] for at, length in _places(lengths))
+    body = b"".join(struct.pack("<Q", length) + letters[at : at + length] for at, length in _offsets(lengths))
     return pair(key, ARRAY, struct.pack("<IQ", STRING, count) + body)
 
 
-def _places(lengths: list[int]) -> list[tuple[int, int]]:
+def _offsets(lengths: list[int]) -> list[tuple[int, int]]:
     return [(index * 7 % 180, length) for index, length in enumerate(lengths)]
 
 

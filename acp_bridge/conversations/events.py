@@ -86,7 +86,7 @@ class LiveTerminal(Happening, frozen=True, kw_only=True, tag_field="item", tag="
 Item = TextItem | Change | LiveTerminal
 
 
-class Place(Happening, frozen=True, kw_only=True):
+class FileLocation(Happening, frozen=True, kw_only=True):
     """A file, and perhaps a line in it, that a card is about."""
 
     path: str
@@ -125,7 +125,9 @@ class Card(Happening, frozen=True, kw_only=True, tag_field="event", tag="card"):
     kind: CardKind = "other"
     status: CardStatus = "pending"
     items: list[Item] = []
-    places: list[Place] = []
+    locations: list[FileLocation] = msgspec.field(
+        name="places", default_factory=list
+    )  # its name in stored conversations
     input: Any = None
     output: Any = None
 

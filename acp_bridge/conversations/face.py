@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from acp_bridge.conversations.events import CardKind, Item, Place, Shown
+from acp_bridge.conversations.events import CardKind, FileLocation, Item, Shown
 
 AnswerKind = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
 
@@ -31,7 +31,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     kind: CardKind = "other"
     items: list[Item] = []
-    places: list[Place] = []
+    locations: list[FileLocation] = []
     input: dict[str, Any] | None = None
     answers: list[Answer]
     active: str = ""

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from acp_bridge.install import change
 from acp_bridge.install.change import FileChange
+from acp_bridge.install.editor_paths import Surroundings
 from acp_bridge.install.editors import EDITORS, CannotInstall, Plan, Wanted
-from acp_bridge.install.places import Surroundings
 from shared.diagnosis.remedy import fleeting
 from shared.paths import home
 from shared.text.shown import one_line

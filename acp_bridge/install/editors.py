@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from acp_bridge.install import neovim, places
+from acp_bridge.install import editor_paths, neovim
 from acp_bridge.install.change import FileChange, current
 from acp_bridge.install.edit import remove_value, set_value
+from acp_bridge.install.editor_paths import AGENT, Surroundings
 from acp_bridge.install.jsonc import Malformed
-from acp_bridge.install.places import AGENT, Surroundings
 
 #: The setting of the VS Code extension that names its interpreter.
 CODE_SETTING = "modeld.python"
@@ -45,34 +45,34 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 def zed(around: Surroundings, wanted: Wanted) -> Plan:
     """An entry of `agent_servers` in Zed's settings."""
-    command = places.command_of(around, "acp")
+    command = editor_paths.command_of(around, "acp")
     entry = {"type": "custom", "command": command.command, "args": list(command.args), "env": command.env}
     hint = f"In Zed: open the agent panel, New Thread, {AGENT}. Settings are read at once."
-    return _settings(wanted, places.zed_settings(around), ("agent_servers", AGENT), entry, hint)
+    return _settings(wanted, editor_paths.zed_settings(around), ("agent_servers", AGENT), entry, hint)
 
 
 def jetbrains(around: Surroundings, wanted: Wanted) -> Plan:
     """An entry of `agent_servers` in JetBrains' file of agents."""
-    command = places.command_of(around, "acp")
+    command = editor_paths.command_of(around, "acp")
     entry = {"command": command.command, "args": list(command.args), "env": command.env}
     hint = f"In the IDE: open AI Chat and choose {AGENT} among the agents."
-    return _settings(wanted, places.jetbrains_settings(around), ("agent_servers", AGENT), entry, hint)
+    return _settings(wanted, editor_paths.jetbrains_settings(around), ("agent_servers", AGENT), entry, hint)
 
 
 def vscode(around: Surroundings, wanted: Wanted) -> Plan:
     """The extension, by VS Code's own command, and the interpreter in its settings."""
-    found = places.code_variants(around)
+    found = editor_paths.code_variants(around)
     if wanted.settings is not None:
-        found = found[:1] or [(places.CODE_VARIANTS[0], "")]
+        found = found[:1] or [(editor_paths.CODE_VARIANTS[0], "")]
     if not found:
-        names = ", ".join(variant.command for variant in places.CODE_VARIANTS)
+        names = ", ".join(variant.command for variant in editor_paths.CODE_VARIANTS)
         raise CannotInstall(f"no VS Code was found ({names}): install it, or name its settings with --settings FILE")
     plan = Plan()
     for variant, executable in found:
-        file = wanted.settings or places.code_settings(around, variant)
+        file = wanted.settings or editor_paths.code_settings(around, variant)
         one = _settings(wanted, file, (CODE_SETTING,), around.interpreter, "")
         if not wanted.remove:
-            one = _with_environment(one, places.command_of(around, "lsp").env)
+            one = _with_environment(one, editor_paths.command_of(around, "lsp").env)
         plan = msgspec.structs.replace(plan, changes=plan.changes + one.changes, snippet=one.snippet)
         plan.commands.extend(_code_commands(wanted, executable))
     if not any(executable for _, executable in found):
@@ -103,10 +103,10 @@ def _code_commands(wanted: Wanted, executable: str) -> list[list[str]]:
 
 def nvim(around: Surroundings, wanted: Wanted) -> Plan:
     """Two files of our own; init.lua belongs to its writer."""
-    folder = wanted.settings or places.neovim_folder(around)
+    folder = wanted.settings or editor_paths.neovim_folder(around)
     texts = {
-        folder / "lua" / "modeld_acp.lua": neovim.acp_module(places.command_of(around, "acp")),
-        folder / "lsp" / "modeld.lua": neovim.lsp_module(places.command_of(around, "lsp")),
+        folder / "lua" / "modeld_acp.lua": neovim.acp_module(editor_paths.command_of(around, "acp")),
+        folder / "lsp" / "modeld.lua": neovim.lsp_module(editor_paths.command_of(around, "lsp")),
     }
     changes = []
     for path, text in texts.items():
@@ -128,8 +128,8 @@ EDITORS: dict[str, Callable[[Surroundings, Wanted], Plan]] = {
 
 #: Where editors that list agents under `agent_servers` keep them.
 AGENT_SERVERS: dict[str, Callable[[Surroundings], Path]] = {
-    "zed": places.zed_settings,
-    "jetbrains": places.jetbrains_settings,
+    "zed": editor_paths.zed_settings,
+    "jetbrains": editor_paths.jetbrains_settings,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from acp_bridge.install.places import AGENT, Command
+from acp_bridge.install.editor_paths import AGENT, Command
 
 MARK = "-- written by `acp-bridge install neovim`; `--remove` takes it away again"
 #: What to put into init.lua, for each plugin that speaks ACP.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from acp_bridge.conversations.events import CardKind, Item, Place, PlanSet
+from acp_bridge.conversations.events import CardKind, FileLocation, Item, PlanSet
 from acp_bridge.tools.consent.grants import Grant
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     kind: CardKind
     effect: Callable[[ShowItems], Awaitable[Outcome]]
-    places: list[Place] = []
+    locations: list[FileLocation] = []
     items: list[Item] = []
     details: list[Item] = []
     grant: Grant | None = None

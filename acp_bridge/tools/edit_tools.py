@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from acp_bridge.conversations.events import Change, Place
+from acp_bridge.conversations.events import Change, FileLocation
 from acp_bridge.conversations.face import ToolFailed
 from acp_bridge.tools.base import Outcome, Plan, ShowItems, parameters
 from acp_bridge.tools.consent.grants import EDITS
@@ -123,7 +123,7 @@ async def _change(
     return Plan(
         title=f"{what} ({reason})" if reason else what,
         kind="edit",
-        places=[Place(path=str(path), line=line)],
+        locations=[FileLocation(path=str(path), line=line)],
         items=[Change(path=str(path), old=before, new=after)],
         effect=effect,
         grant=None if reason else EDITS,

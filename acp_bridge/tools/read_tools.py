@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from acp_bridge.conversations.events import Place, TextItem
+from acp_bridge.conversations.events import FileLocation, TextItem
 from acp_bridge.conversations.face import ToolFailed
 from acp_bridge.process.child_process import ChildProcess, on_path
 from acp_bridge.tools import paths
@@ -57,8 +57,8 @@ class ReadFile:
                 shown.append(f"[{rest} more lines; read from line {first + len(shown)}]")
             return Outcome(text=workspace.cut("\n".join(shown) or "(the file is empty)"))
 
-        place = Place(path=str(path), line=first)
-        return Plan(title=f"Read {workspace.shown(path)}", kind="read", places=[place], effect=effect)
+        place = FileLocation(path=str(path), line=first)
+        return Plan(title=f"Read {workspace.shown(path)}", kind="read", locations=[place], effect=effect)
 
 
 class ListFolder:
@@ -76,8 +76,8 @@ class ListFolder:
         async def effect(show: ShowItems) -> Outcome:
             return Outcome(text=workspace.cut(await anyio.to_thread.run_sync(_listed, path)))
 
-        place = Place(path=str(path))
-        return Plan(title=f"List {workspace.shown(path)}", kind="read", places=[place], effect=effect)
+        place = FileLocation(path=str(path))
+        return Plan(title=f"List {workspace.shown(path)}", kind="read", locations=[place], effect=effect)
 
 
 class FindFiles:

@@ -106,7 +106,7 @@ class ToolRunner:
         try:
             plan = await turn.cancel.race(lambda: tool.plan(arguments, self._workspace))
             shown = Card(
-                card=card, title=plan.title, kind=plan.kind, places=plan.places, items=plan.items, input=arguments
+                card=card, title=plan.title, kind=plan.kind, locations=plan.locations, items=plan.items, input=arguments
             )
             self._show(turn, shown)
             await self._permit(tool, plan, card, arguments, turn)

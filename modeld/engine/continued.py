@@ -35,8 +35,8 @@ def find_separator(tokenize: Tokenize, texts: Iterable[str]) -> Separator | None
 
 def cut(text: str, marks: SpecialTexts) -> list[str]:
     """The text in parts: each mark is cut behind its first character."""
-    places = [begin + 1 for begin in marks.begins(text)]
-    return [text[begin:end] for begin, end in pairwise([0, *places, len(text)])]
+    begins = [begin + 1 for begin in marks.begins(text)]
+    return [text[begin:end] for begin, end in pairwise([0, *begins, len(text)])]
 
 
 def in_parts(tokenize: Tokenize, parts: Sequence[str], separator: Separator) -> list[int]:

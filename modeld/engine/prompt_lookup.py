@@ -25,13 +25,13 @@ MOST_TRUST = 64
 class Lookup:
     """The drafts of one answer: `accept` each token, then ask for a `draft` before the next evaluation."""
 
-    __slots__ = ("_at", "_places", "_proposed", "_right", "_tokens", "_trust")
+    __slots__ = ("_at", "_positions", "_proposed", "_right", "_tokens", "_trust")
 
     def __init__(self, prompt: Sequence[int]) -> None:
         """Cheap: the prompt is read at the first `accept`, so that the first token of an answer waits for nothing."""
         self._tokens = list(prompt)
         #: Behind each run of GRAM tokens: the place of what followed it the last time.
-        self._places: dict[tuple[int, ...], int] | None = None
+        self._positions: dict[tuple[int, ...], int] | None = None
         self._at = 0
         self._right = 0
         self._trust = TRUST
@@ -39,10 +39,10 @@ class Lookup:
 
     def accept(self, token: int) -> bool:
         """The next token of the answer; whether it was proposed by the last draft."""
-        tokens, places = self._tokens, self._places
-        if places is None:
-            places = self._places = _places(tokens)
-            self._at = places.get(tuple(tokens[-GRAM:]), 0)
+        tokens, positions = self._tokens, self._positions
+        if positions is None:
+            positions = self._positions = _positions(tokens)
+            self._at = positions.get(tuple(tokens[-GRAM:]), 0)
         known = bool(self._at) and tokens[self._at] == token
         proposed = self._proposed > 0
         if known:
@@ -57,10 +57,10 @@ class Lookup:
             if proposed:
                 self._trust = min(2 * self._trust, MOST_TRUST)
         if len(tokens) >= GRAM:
-            places[tuple(tokens[-GRAM:])] = len(tokens)
+            positions[tuple(tokens[-GRAM:])] = len(tokens)
         tokens.append(token)
         if not known:
-            self._at = places.get(tuple(tokens[-GRAM:]), 0)
+            self._at = positions.get(tuple(tokens[-GRAM:]), 0)
         return known and proposed
 
     def draft(self, most: int) -> list[int]:
@@ -73,7 +73,7 @@ class Lookup:
         return draft
 
 
-def _places(tokens: list[int]) -> dict[tuple[int, ...], int]:
+def _positions(tokens: list[int]) -> dict[tuple[int, ...], int]:
     """Built at native speed: some milliseconds for a conversation of ten thousand tokens."""
     shifted = (tokens[shift:] for shift in range(GRAM))
     return dict(zip(zip(*shifted, strict=False), range(GRAM, len(tokens)), strict=False))

@@ -225,7 +225,7 @@ class Scheduler:
     # --- granting ------------------------------------------------------------------------------
 
     def grant(self) -> None:
-        """Grant the slot if it can be granted, and tell the others their places."""
+        """Grant the slot if it can be granted, and tell the others their positions."""
         self._expire()
         self._join_loads()
         while self._current is None and not self._slot.frozen and self._grant_one():

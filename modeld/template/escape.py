@@ -128,14 +128,14 @@ class Escaper:
         return [self(one) for one in value] if isinstance(value, (list, tuple)) else value
 
     def _text(self, text: str) -> str:
-        places = [_fit(text, begin) for begin in self._texts.begins(text, any_case=True)]
+        positions = [_fit(text, begin) for begin in self._texts.begins(text, any_case=True)]
         if self._borders is not None and self._borders.touched_by(text):
-            places += _outermost(text)
-        if not places:
+            positions += _outermost(text)
+        if not positions:
             return text
         characters = list(text)
-        for place in places:
-            characters[place] = self._stand_in(text[place])
+        for position in positions:
+            characters[position] = self._stand_in(text[position])
         return "".join(characters)
 
     def _stand_in(self, character: str) -> str:
@@ -171,7 +171,7 @@ def _fit(text: str, start: int) -> int:
 
 def _outermost(text: str) -> list[int]:
     last = len(text) - 1
-    return [place for place in (_fit(text, 0), last - _fit(text[::-1], 0)) if 0 <= place <= last]
+    return [position for position in (_fit(text, 0), last - _fit(text[::-1], 0)) if 0 <= position <= last]
 
 
 def _unused(taken: str) -> Iterator[str]:

@@ -52,7 +52,7 @@ class PromptTokenizer:
         if marks == self._special.spans(text):
             return whole(text)
         if encoder is not None and images:
-            marks = sorted([*marks, *_places(text, encoder.mark)])
+            marks = sorted([*marks, *_mark_spans(text, encoder.mark)])
         tokens: list[int] = []
         for begin, end, disguised in _stretches(rendered, marks):
             tokens += self._between(text, begin, end, marks) if disguised else whole(text[begin:end])
@@ -135,7 +135,7 @@ def _stretches(rendered: Rendered, marks: Sequence[Span]) -> Iterator[tuple[int,
         yield begun, len(text), False
 
 
-def _places(text: str, mark: str) -> Iterator[Span]:
+def _mark_spans(text: str, mark: str) -> Iterator[Span]:
     at = text.find(mark)
     while at >= 0:
         yield at, at + len(mark)

@@ -25,7 +25,7 @@ from shared.catalog.group import FileRecord, Found, entries, single
 from shared.catalog.pulled_record import own_records
 from shared.catalog.reader import read_record
 from shared.catalog.scan import Candidate, Scan
-from shared.catalog.sources import known_places
+from shared.catalog.sources import search_folders
 from shared.clock import Clock, SystemClock
 from shared.errors import ModelLoadFailed, ModelNotFound
 from shared.paths import DataRoot
@@ -255,7 +255,7 @@ class Library:
     def _pass(self, ticket: int) -> None:
         scan = Scan()
         found: list[Found] = []
-        for place in known_places(self._root, self._settings, self._environ):
+        for place in search_folders(self._root, self._settings, self._environ):
             for candidate in scan.place(place):
                 if self._closed:
                     return

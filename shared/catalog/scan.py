@@ -1,4 +1,4 @@
-"""Finds candidate models under the known places: names and stat results only, no file is opened
+"""Finds candidate models under the model sources: names and stat results only, no file is opened
 (but Ollama's manifests, which are small).
 
 Symlinks are followed but never resolved: the Hugging Face cache keeps the siblings of a file in its
@@ -16,7 +16,7 @@ import msgspec
 
 from shared.catalog.entry import Format, Source
 from shared.catalog.fingerprint import long_path
-from shared.catalog.sources import Place
+from shared.catalog.sources import SearchFolder
 from shared.text.nesting import decode_json
 
 MAX_DEPTH = 12
@@ -63,14 +63,14 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scan:
-    """One pass over the places. `problems` collects lines for people."""
+    """One pass over the sources. `problems` collects lines for people."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
         self._seen: set[tuple[int, int]] = set()
         self._entries = 0
 
-    def place(self, place: Place) -> Iterator[Candidate]:
+    def place(self, place: SearchFolder) -> Iterator[Candidate]:
         """The candidates of one place, in a stable order."""
         if place.source == "ollama":
             yield from self._ollama(place)
@@ -83,7 +83,7 @@ class Scan:
 
     def again(self, candidate: Candidate) -> Candidate | None:
         """The candidate as it is on disk now (another signature when it changed), None when it is gone."""
-        place = Place(candidate.source, candidate.path)
+        place = SearchFolder(candidate.source, candidate.path)
         if candidate.format == "openvino":
             try:
                 names = set(os.listdir(long_path(candidate.path)))
@@ -96,7 +96,7 @@ class Scan:
 
     # --- plain folders, LM Studio, Hugging Face -------------------------------------------------
 
-    def _folder(self, place: Place, folder: str, depth: int) -> Iterator[Candidate]:
+    def _folder(self, place: SearchFolder, folder: str, depth: int) -> Iterator[Candidate]:
         listed = self._list(folder, depth)
         names = {name for name, _ in listed}
         if IR_MODEL in names or IR_LANGUAGE in names:
@@ -137,7 +137,7 @@ class Scan:
             return []
         return sorted(listed)
 
-    def _file(self, place: Place, path: str, group: str, *, hint: str = "", role: str = "") -> Candidate | None:
+    def _file(self, place: SearchFolder, path: str, group: str, *, hint: str = "", role: str = "") -> Candidate | None:
         if not _is_text(path):
             self.problems.append(f"{path.encode('utf-8', 'replace').decode()}: the name is not valid UTF-8; rename it")
             return None
@@ -160,7 +160,7 @@ class Scan:
             role=role,
         )
 
-    def _ir(self, place: Place, folder: str, names: set[str]) -> Candidate | None:
+    def _ir(self, place: SearchFolder, folder: str, names: set[str]) -> Candidate | None:
         if not _is_text(folder):
             return None
         marks, size = [], 0
@@ -186,7 +186,7 @@ class Scan:
 
     # --- Ollama ---------------------------------------------------------------------------------
 
-    def _ollama(self, place: Place) -> Iterator[Candidate]:
+    def _ollama(self, place: SearchFolder) -> Iterator[Candidate]:
         manifests = os.path.join(place.path, "manifests")
         for path in sorted(self._files(manifests, 0)):
             parts = os.path.relpath(path, manifests).split(os.sep)

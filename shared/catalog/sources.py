@@ -17,29 +17,31 @@ from shared.settings import Settings
 RANK: dict[str, int] = {"store": 0, "folder": 1, "lmstudio": 2, "huggingface": 3, "ollama": 4}
 
 
-class Place(msgspec.Struct, frozen=True):
+class SearchFolder(msgspec.Struct, frozen=True):
     """One folder to search and the layout it has."""
 
     source: Source
     path: str
 
 
-def known_places(root: DataRoot, settings: Settings, environ: Mapping[str, str] = os.environ) -> list[Place]:
-    """The places of this user in the order of `RANK`; a folder that is missing is left out, unless the
+def search_folders(root: DataRoot, settings: Settings, environ: Mapping[str, str] = os.environ) -> list[SearchFolder]:
+    """The folders of this user in the order of `RANK`; a folder that is missing is left out, unless the
     user named it (then its absence is worth a word).
     """
     home = Path(environ.get("HOME") or environ.get("USERPROFILE") or os.path.expanduser("~"))
-    places = [Place("store", str(root.models))]
-    places += [Place("folder", os.path.abspath(os.path.expanduser(folder))) for folder in settings.model_folders]
+    searched = [SearchFolder("store", str(root.models))]
+    searched += [
+        SearchFolder("folder", os.path.abspath(os.path.expanduser(folder))) for folder in settings.model_folders
+    ]
     for source, folders in (
         ("lmstudio", _lmstudio(home)),
         ("huggingface", [_huggingface(home, environ)]),
         ("ollama", _ollama(home, environ)),
     ):
-        places += [Place(source, str(folder)) for folder in folders if folder.is_dir()]  # type: ignore[arg-type]
-    unique: dict[str, Place] = {}
-    for place in places:
-        unique.setdefault(os.path.realpath(place.path), place)
+        searched += [SearchFolder(source, str(folder)) for folder in folders if folder.is_dir()]  # type: ignore[arg-type]
+    unique: dict[str, SearchFolder] = {}
+    for folder in searched:
+        unique.setdefault(os.path.realpath(folder.path), folder)
     return list(unique.values())
 
 

@@ -42,7 +42,7 @@ def frames(error: BaseException) -> str:
     return "".join(traceback.format_tb(error.__traceback__))
 
 
-class Places(logging.Handler):
+class DefectHandler(logging.Handler):
     """What libraries log about an error: the name of the log, and the error's type and place.
 
     Without a handler Python prints the record with the error's text, in which a library quotes what it was given.

@@ -35,7 +35,7 @@ from acp_bridge.faces.acp.schema import (
     TerminalParams,
     WriteTextFileParams,
 )
-from acp_bridge.faces.acp.updates import Updates, commands_update, items_of, places_of
+from acp_bridge.faces.acp.updates import Updates, commands_update, items_of, locations_of
 from shared.errors import ModeldError
 from shared.protocol.faults import BadAnswer, MethodNotFound, PeerGone
 from shared.text.shown import MESSAGE_MOST, TITLE_MOST, cut, escaped, in_markdown, one_line, title
@@ -156,7 +156,7 @@ class Editor:
             title=title(question.title),
             kind=question.kind,
             content=items_of(question.items) if question.items else UNSET,
-            locations=places_of(question.places) if question.places else UNSET,
+            locations=locations_of(question.locations) if question.locations else UNSET,
             raw_input=UNSET if question.input is None else question.input,
         )
         options = [

@@ -13,8 +13,8 @@ from acp_bridge.conversations.commands import COMMANDS
 from acp_bridge.conversations.events import (
     Card,
     Change,
+    FileLocation,
     Item,
-    Place,
     PlanSet,
     Remark,
     Said,
@@ -118,7 +118,7 @@ class Updates:
                     kind=card.kind,
                     status=card.status,
                     content=items_of(card.items),
-                    locations=places_of(card.places),
+                    locations=locations_of(card.locations),
                     raw_input=UNSET if card.input is None else card.input,
                     raw_output=UNSET if card.output is None else card.output,
                 )
@@ -130,7 +130,7 @@ class Updates:
                 kind=card.kind if card.kind != seen.kind else UNSET,
                 status=card.status if card.status != seen.status else UNSET,
                 content=items_of(card.items) if card.items != seen.items else UNSET,
-                locations=places_of(card.places) if card.places != seen.places else UNSET,
+                locations=locations_of(card.locations) if card.locations != seen.locations else UNSET,
                 raw_output=card.output if card.output is not None and card.output != seen.output else UNSET,
             )
         ]
@@ -141,9 +141,9 @@ def items_of(items: Sequence[Item]) -> list[CardItem]:
     return [_item(item) for item in items]
 
 
-def places_of(places: Sequence[Place]) -> list[Location]:
+def locations_of(locations: Sequence[FileLocation]) -> list[Location]:
     """The files a card is about."""
-    return [Location(path=place.path, line=UNSET if place.line is None else place.line) for place in places]
+    return [Location(path=one.path, line=UNSET if one.line is None else one.line) for one in locations]
 
 
 def _item(item: Item) -> CardItem:

@@ -43,7 +43,7 @@ def question(card: str, plan: Plan, arguments: dict[str, Any]) -> Question:
         title=plan.title,
         kind=plan.kind,
         items=[*plan.items, *plan.details],
-        places=plan.places,
+        locations=plan.locations,
         input=arguments,
         answers=answers,
     )

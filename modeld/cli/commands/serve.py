@@ -63,11 +63,11 @@ def serve(backend: str | None, *, quiet: bool, arguments: list[str]) -> int:
     from modeld.daemon import Daemon, reexecute
     from modeld.engine.backends import choose, is_outside
     from modeld.limit import leave
-    from shared.diagnosis.defect import Places
+    from shared.diagnosis.defect import DefectHandler
     from shared.paths import config_file, data_root
     from shared.settings import load_settings
 
-    Places("modeld").stand()
+    DefectHandler("modeld").stand()
     outside = backend is not None and is_outside(backend)
     settings = load_settings(file=config_file(), flags={} if outside else {"backend": backend})
     chosen = choose(backend if backend and outside else settings.backend)

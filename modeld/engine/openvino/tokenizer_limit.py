@@ -15,12 +15,12 @@ _TYPES = {"i32": 4, "i64": 8}
 
 def lift_limit(folder: Path) -> list[int]:
     """Lift the limits of `openvino_tokenizer` in a folder of ours; what they were. Raises OSError, ParseError."""
-    places = find_limits(folder)
+    limits = find_limits(folder)
     with (folder / "openvino_tokenizer.bin").open("r+b") as weights:
-        for offset, size, _ in places:
+        for offset, size, _ in limits:
             weights.seek(offset)
             weights.write(_MOST.to_bytes(size, "little"))
-    return [value for _, _, value in places]
+    return [value for _, _, value in limits]
 
 
 def find_limits(folder: Path) -> list[tuple[int, int, int]]:
@@ -28,7 +28,7 @@ def find_limits(folder: Path) -> list[tuple[int, int, int]]:
     root = ET.parse(folder / "openvino_tokenizer.xml").getroot()  # noqa: S314 - written by the engine itself
     layers = {layer.get("id"): layer for layer in root.iter("layer")}
     data = (folder / "openvino_tokenizer.bin").read_bytes()
-    places = []
+    limits = []
     for edge in root.iter("edge"):
         source, target = layers.get(edge.get("from-layer")), layers.get(edge.get("to-layer"))
         if source is None or target is None or source.get("type") != "Const" or target.get("type") != "Minimum":
@@ -40,5 +40,5 @@ def find_limits(folder: Path) -> list[tuple[int, int, int]]:
         offset = int(where.get("offset", "0"))
         value = int.from_bytes(data[offset : offset + size], "little", signed=True)
         if 0 < value < _MOST:
-            places.append((offset, size, value))
-    return places
+            limits.append((offset, size, value))
+    return limits

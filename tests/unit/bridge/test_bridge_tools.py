@@ -12,7 +12,7 @@ import anyio
 import psutil
 import pytest
 
-from acp_bridge.conversations.events import Change, Place, PlanSet, TextItem
+from acp_bridge.conversations.events import Change, FileLocation, PlanSet, TextItem
 from acp_bridge.conversations.face import Answer, Command, Finished, Question, ToolFailed
 from acp_bridge.process import child_process as child
 from acp_bridge.tools.base import Plan
@@ -515,16 +515,16 @@ def test_who_is_asked(mode: Any, grant: Grant | None, changes: bool, allowed: se
 )
 def test_a_question_shows_what_would_be_done_and_what_always_means(grant: Grant | None, always: list[Answer]) -> None:
     """What cannot be named can only be allowed once."""
-    places, item, detail = [Place(path="/a", line=3)], TextItem(text="shown"), TextItem(text="more")
+    locations, item, detail = [FileLocation(path="/a", line=3)], TextItem(text="shown"), TextItem(text="more")
     asked = Plan(
-        title="Run make", kind="edit", effect=_nothing, places=places, items=[item], details=[detail], grant=grant
+        title="Run make", kind="edit", effect=_nothing, locations=locations, items=[item], details=[detail], grant=grant
     )
     assert permission.question("c1", asked, {"command": "make"}) == Question(
         card="c1",
         title="Run make",
         kind="edit",
         items=[item, detail],
-        places=places,
+        locations=locations,
         input={"command": "make"},
         answers=[
             Answer(id="allow_once", name="Allow", kind="allow_once"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from shared import codes
-from shared.diagnosis.defect import Places, report
+from shared.diagnosis.defect import DefectHandler, report
 
 pytestmark = pytest.mark.unit
 
@@ -30,7 +30,7 @@ def unheard(name: str) -> logging.Logger:
 @pytest.fixture
 def heard() -> Iterator[logging.Logger]:
     log = unheard("heard.library")
-    handler = Places("modeld")
+    handler = DefectHandler("modeld")
     log.addHandler(handler)
     yield log
     log.removeHandler(handler)

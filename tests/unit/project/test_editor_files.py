@@ -12,9 +12,9 @@ import jsonschema
 import pytest
 
 from acp_bridge.faces.acp.methods.initialize import AUTH_METHODS
+from acp_bridge.install.editor_paths import Surroundings
 from acp_bridge.install.editors import EDITORS, Wanted
 from acp_bridge.install.jsonc import read
-from acp_bridge.install.places import Surroundings
 from shared.version import __version__
 
 pytestmark = pytest.mark.unit

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from acp_bridge.install import neovim
-from acp_bridge.install.editors import EDITORS, CannotInstall, Wanted, configured
-from acp_bridge.install.places import (
+from acp_bridge.install.editor_paths import (
     Surroundings,
     code_settings,
     code_variants,
@@ -18,6 +17,7 @@ from acp_bridge.install.places import (
     neovim_folder,
     zed_settings,
 )
+from acp_bridge.install.editors import EDITORS, CannotInstall, Wanted, configured
 
 pytestmark = pytest.mark.unit
 
