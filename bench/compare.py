@@ -110,7 +110,7 @@ def section(compared: Compared, reasons: dict[str, dict[str, str]]) -> str:
 
 
 def report() -> None:
-    """Write the section of the docs page anew."""
+    """Write the section of the docs page again."""
     compared = compare(json.loads(GOLDEN.read_text(encoding="utf-8")))
     reasons = json.loads(GOLDEN.with_name("differences.json").read_text(encoding="utf-8"))
     before, _, _ = PAGE.read_text(encoding="utf-8").partition(HEADING)

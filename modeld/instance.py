@@ -99,7 +99,7 @@ class Instance:
             files.prepare(self._root)  # the folders may have gone with what was in them
         if rebound:
             await self.listener.rebind()
-            log("the socket had gone from its folder and is bound anew")
+            log("the socket had gone from its folder and is bound again")
         if rebound or not self.presence.intact():
             if not self.presence.token_intact():
                 self.token = self.presence.make_token()

@@ -53,5 +53,5 @@ class Succession:
         daemon = self._daemon
         found = self._installed.changed()
         if found and not self.again and not daemon.ending:
-            daemon.log(f"modeld {found} is installed, this is {daemon.version}: starting anew between two turns")
+            daemon.log(f"modeld {found} is installed, this is {daemon.version}: starting again between two turns")
             self.end("upgrade", daemon.settings.queue_wait, again=True)

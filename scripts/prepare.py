@@ -57,7 +57,7 @@ def _digest() -> str:
     installed = [project["build-system"], project["project"], project["tool"]["hatch"]]  # the rest is of other tools
     whole.update(json.dumps(installed).encode())
     whole.update((ROOT / "constraints.txt").read_bytes())
-    whole.update(str(ROOT).encode())  # a checkout that was moved needs its scripts anew
+    whole.update(str(ROOT).encode())  # a checkout that was moved needs its scripts again
     return whole.hexdigest()
 
 

@@ -25,7 +25,7 @@ class Sample(NamedTuple):
 
 
 class Alternation:
-    """`words` new ones a turn, `answer` tokens back; a conversation begins anew when it has `most` messages."""
+    """`words` new ones a turn, `answer` tokens back; a conversation starts over when it has `most` messages."""
 
     def __init__(
         self, host: WorkerHost, *, words: int = 20, answer: int = ANSWER_TOKENS, most: int = 12, seed: int = 1

@@ -39,7 +39,7 @@ LONG_PROMPT = "long " * 700
 
 
 def script(root: DataRoot, *, load_s: float = 0.0) -> dict[str, str]:
-    """The environment of the daemon. Written anew, it holds for the next worker."""
+    """The environment of the daemon. Rewritten, it holds for the next worker."""
     fields = {"token_s": 0.002, "prefill_token_s": 0.001, "chunk": 1024, "template": TEMPLATE, "load_s": load_s}
     return write_script(root.path, [ENDLESS, THOUGHT, SHORT], **fields) | {"MODELD_LOAD_ROLLBACK": "0"}
 

@@ -277,7 +277,7 @@ def _sockets(folder: str, names: list[str]) -> list[str]:
 SABOTAGE: dict[str, Deed] = {
     "the data root is deleted": removed("."),
     "the data root is moved away": moved_away,
-    "the data root is moved away and made anew": exchanged,
+    "the data root is moved away and recreated": exchanged,
     "the data root is emptied": removed("*"),
     "the data root and its sockets are deleted": all_gone,
     "the data root is moved to another disk, a link is left": to_another_disk,
@@ -291,7 +291,7 @@ SABOTAGE: dict[str, Deed] = {
     "owner/ is emptied": removed("owner/*"),
     "owner/ and owner.lease are deleted": removed("owner", "owner.lease"),
     "owner/, owner.lease and local.db are deleted": removed("owner", "owner.lease", "local.db*"),
-    "owner/ is made anew": instead(owner_folder, a_folder),
+    "owner/ is recreated": instead(owner_folder, a_folder),
     "owner/ is a link to where it was moved": own_folder_behind_a_link,
     "owner/ holds records of a moment ago": older_records,
     "owner/ holds records of an ownership that let go": a_released_past,

@@ -18,7 +18,7 @@ class Line(msgspec.Struct):
 
 
 def kept(page: Path, lines: list[Line]) -> list[Line]:
-    """Rows of an earlier run that this one, of some parts only, did not make anew."""
+    """Rows of an earlier run that this one, of some parts only, did not make again."""
     made = {line.what for line in lines}
     rows = page.read_text(encoding="utf-8").splitlines() if page.exists() else []
     cells = [row.strip("| ").split(" | ") for row in rows if row.startswith("| ")]

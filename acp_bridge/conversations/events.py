@@ -194,7 +194,7 @@ class Titled(Happening, frozen=True, kw_only=True, tag_field="event", tag="title
 
 
 class OptionsChanged(Happening, frozen=True, kw_only=True, tag_field="event", tag="options"):
-    """The picker, the mode or the thinking level changed: the face shows them anew."""
+    """The picker, the mode or the thinking level changed: the face shows them again."""
 
 
 Shown = Saved | Used | Titled | OptionsChanged

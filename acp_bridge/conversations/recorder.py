@@ -61,7 +61,7 @@ class Recorder:
         self._store.put(self.conversation.id, place, event)
 
     def settle(self) -> None:
-        """The text is complete: write it and begin anew."""
+        """The text is complete: write it and start over."""
         self.flush()
         self._growing = None
         self._pieces = []

@@ -193,7 +193,7 @@ class Daemon:
             return await self._dial(self.detection)
 
     async def reconnect(self) -> None:
-        """Look around anew, and dial if somebody is there. Never raises: the detection says how it went."""
+        """Look around again, and dial if somebody is there. Never raises: the detection says how it went."""
         try:
             await self.link()
         except (DaemonError, ConnectionRefused):
@@ -341,7 +341,7 @@ class Daemon:
         return link
 
     async def _forsake(self, link: Link) -> bool:
-        """It does not answer: the next call looks around anew. False where the connection was kept: it may only be
+        """It does not answer: the next call looks around again. False where the connection was kept: it may only be
         busy, others wait on it, and closing it would end their turns. Their own watch judges more slowly.
         """
         if link.waiting:

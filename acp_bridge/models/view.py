@@ -224,7 +224,7 @@ class Models:
                 listener()
 
     async def reconcile(self) -> None:
-        """The heal of a resolution miss: the records, the connection and the library looked at anew, once for all
+        """The heal of a resolution miss: the records, the connection and the library looked at again, once for all
         misses within the debounce. Scoped to the local backend; never raises.
         """
         key = await self._daemon.records_key()

@@ -15,7 +15,7 @@ from acp_bridge.providers.config import Provider, key_variables, read_providers
 from acp_bridge.providers.listcache import ListCache
 from shared.errors import ModeldError
 
-#: A list is fetched anew this often while a picker may be open.
+#: A list is fetched again this often while a picker may be open.
 FRESH_S = 300.0
 
 

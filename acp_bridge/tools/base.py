@@ -34,7 +34,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What a call would do, shown before it is done.
 
-    `grant` is what "always" would allow, None when each time is asked anew; `details` is what the question shows
+    `grant` is what "always" would allow, None when each time is asked again; `details` is what the question shows
     besides `items`. `effect` does it, and may show how far it is.
     """
 

@@ -46,7 +46,7 @@ class WriteFile:
     """Writes a whole file."""
 
     name = "write_file"
-    description = "Write a whole file: a new one, or all of an existing one anew."
+    description = "Write a whole file: a new one, or all of an existing one."
     parameters = parameters(
         ["path", "content"], path=("string", "path of the file"), content=("string", "everything that is to be in it")
     )
@@ -86,7 +86,7 @@ def replaced(before: str, old: str, new: str) -> tuple[str, int]:
 
 
 def written_like(before: str, content: str) -> str:
-    """A whole file anew, with the line ends and the byte order mark of what it was."""
+    """A whole file rewritten, with the line ends and the byte order mark of what it was."""
     mark = BYTE_ORDER_MARK if before.startswith(BYTE_ORDER_MARK) else ""
     return mark + _with_ends_of(before, content.removeprefix(BYTE_ORDER_MARK))
 

@@ -17,7 +17,7 @@ MOST_STEPS = 30
 
 
 class UpdatePlan:
-    """Replaces the plan: models say all steps anew, each with its state."""
+    """Replaces the plan: models say all steps each time, each with its state."""
 
     name = "update_plan"
     description = "Show the user the steps of a longer task and how far each is. Always give the whole list."

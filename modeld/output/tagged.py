@@ -81,7 +81,7 @@ class _Tagged:
     def _call(self, opener: str) -> Steps[None]:
         self._out.opened = Opened(self._reader.rest, opener=opener)
         yield from self._parsers[opener](self._reader, self._out, self._book, opener)
-        self._begin_anew()
+        self._reset()
 
     def _reasoning(self) -> Steps[None]:
         """Thoughts up to the closer that matches the opener; a tool call at the begin of a line ends them too."""
@@ -110,9 +110,9 @@ class _Tagged:
                 yield from self._call(marker)
                 return
         out.close_reasoning()
-        self._begin_anew()
+        self._reset()
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         """Text behind a call or a thought is an answer of its own."""
         self._last, self._prose, self._spoken_of = "", Prose(), 0
 

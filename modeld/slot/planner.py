@@ -29,7 +29,7 @@ AskEngine = Callable[["RequestedIdentity", Sequence[int]], Awaitable[list[Sizes]
 
 
 class Planner:
-    """Reads free memory anew for each plan; remembers what engines said and what loads took."""
+    """Reads free memory again for each plan; remembers what engines said and what loads took."""
 
     def __init__(
         self, slot: Slot, read_memory: ReadMemory, given_back: Callable[[], int], ask: AskEngine = ask_engine

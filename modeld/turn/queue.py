@@ -75,7 +75,7 @@ class TurnQueue:
         if len(peers) >= self._settings.queue_limit:
             raise QueueFull(position=len(peers) + 1, waited_s=0.0)
         self._waiting[ticket.number] = ticket
-        # a newcomer joins the round where it stands: who dials anew for each turn gains nothing by it
+        # a newcomer joins the round where it stands: who dials again for each turn gains nothing by it
         self._served.setdefault(ticket.client, self._serial)
 
     def remove(self, number: int) -> bool:

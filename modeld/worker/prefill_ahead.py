@@ -3,7 +3,7 @@
 The last token of an answer, the marks that end it and those that begin a user's message stand in the next prompt
 whatever will be asked: a third of what a short question costs. They are found by rendering the conversation with two
 questions that have nothing in common, and only ever added behind what the engine holds: where a template writes the
-past anew (thoughts dropped, text trimmed), nothing is certain and nothing is done.
+past again (thoughts dropped, text trimmed), nothing is certain and nothing is done.
 """
 
 from __future__ import annotations

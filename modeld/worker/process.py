@@ -53,7 +53,7 @@ from shared.errors import EngineFailed, ModeldError, ModelLoadFailed, TextFailed
 from shared.lease.process.identity import start_token
 from shared.version import __version__
 
-#: One read of the pipe, into one buffer for good: buffers made anew and cut down leave holes in the heap.
+#: One read of the pipe, into one buffer for good: buffers recreated and cut down leave holes in the heap.
 _READ_SIZE = 1 << 14
 #: Seconds without work before the engine is used for what nobody waits for: turns that are queued come sooner.
 SPARE_AFTER = 0.05

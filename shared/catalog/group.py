@@ -73,7 +73,7 @@ def _other_names(entry: ModelEntry, drafts: Iterable[tuple[str, ModelEntry]], kn
 
 
 def single(parts: list[Found], before: ModelEntry) -> ModelEntry:
-    """The entry made anew from the parts of `before`, which keeps its name and its neighbours."""
+    """The entry recreated from the parts of `before`, which keeps its name and its neighbours."""
     faults = [part.record.fault for part in parts if part.record.fault]
     entry = _entry(before.title, parts, faults[0] if faults else "")
     return msgspec.structs.replace(

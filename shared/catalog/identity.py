@@ -20,7 +20,7 @@ class RequestedIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
     `projector`: the file which it needs for images, a folder's vision graph named from there; "" for none.
     `copies`: other places of the very same file. One that is resident from there serves too: a model that was pulled
-    while it was loaded from a cache is not loaded anew.
+    while it was loaded from a cache is not loaded again.
     """
 
     backend: str

@@ -319,7 +319,7 @@ class Library:
         with self._lock:
             for path in ours.keys() | files.keys():
                 if self._records.get(path) is not ours.get(path):
-                    continue  # read anew meanwhile
+                    continue  # read again meanwhile
                 if path in files:
                     self._records[path] = files[path]
                 else:

@@ -1,7 +1,7 @@
 """Whether the files under a running process are still those it was started from.
 
 `pip install -U` replaces them while old processes run. What such a process imports from then on would be of another
-version than what it has already: a daemon ends its turn and starts anew, a bridge imports nothing more and says so.
+version than what it has already: a daemon ends its turn and starts again, a bridge imports nothing more and says so.
 """
 
 from __future__ import annotations

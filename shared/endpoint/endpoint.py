@@ -27,7 +27,7 @@ class Listener(Protocol):
         ...
 
     async def rebind(self) -> str:
-        """Listen anew; gives the address to publish."""
+        """Listen again; gives the address to publish."""
         ...
 
     async def serve(self, handler: Callable[[ByteStream], Awaitable[None]]) -> None:

@@ -1,6 +1,6 @@
 """asyncio's transports as anyio byte streams: one wrapper for sockets and for named pipes.
 
-anyio's own stream for Unix sockets registers with the selector anew for each receive and has none
+anyio's own stream for Unix sockets registers with the selector again for each receive and has none
 for pipes; this one keeps one registration and writes at once when the kernel takes it.
 """
 

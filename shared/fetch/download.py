@@ -88,7 +88,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 class _Mark(msgspec.Struct, kw_only=True):
     """Beside the partial file: what it is a part of. `validator` is an ETag or a date for If-Range.
 
-    `url` is the address as it may be stored: one that was signed anew is still the same file.
+    `url` is the address as it may be stored: one that was signed again is still the same file.
     """
 
     url: str

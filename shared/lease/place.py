@@ -1,4 +1,4 @@
-"""Which folder a data root is, beyond its path: a copy, a backup, and a folder made anew are other ones."""
+"""Which folder a data root is, beyond its path: a copy, a backup, and a folder recreated are other ones."""
 
 from __future__ import annotations
 

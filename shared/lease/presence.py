@@ -59,7 +59,7 @@ class Presence:
         return token
 
     def publish(self, record: PresenceRecord) -> None:
-        """Write the record, or write it anew (another endpoint), about the root as it stands now. Raises OSError."""
+        """Write the record, or rewrite it (another endpoint), about the root as it stands now. Raises OSError."""
         record = msgspec.structs.replace(record, root=name_of(self._root.path))
         disk.replace(self._path, encode(record), self._instance)
         self.record = record

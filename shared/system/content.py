@@ -56,7 +56,7 @@ def replace_content_in(folder: int | None, name: str, data: bytes, new_mode: int
     finally:
         with suppress(FileNotFoundError):
             os.unlink(part, dir_fd=folder)
-    assert there is not None, "what is made anew is moved, or the error is raised"
+    assert there is not None, "what is recreated is moved, or the error is raised"
     _write_over(folder, name, there, data)
 
 

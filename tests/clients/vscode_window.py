@@ -40,7 +40,7 @@ class Window:
         return self.painted()
 
     def reload(self) -> Self:
-        """As the command does: all that lives in the window begins anew."""
+        """As the command does: all that lives in the window starts over."""
         self.page.reload(wait_until="commit")
         return self.painted()
 
@@ -207,7 +207,7 @@ class Window:
         end = text.rsplit(maxsplit=1)[-1]
 
         def sent() -> bool:
-            self.page.keyboard.press("Enter")  # not heard while the editor draws its chat anew
+            self.page.keyboard.press("Enter")  # not heard while the editor draws its chat again
             return any(end not in typed.inner_text() or self.page.wait_for_timeout(50) for _ in range(20))
 
         self.until(sent, "the message is sent")
@@ -273,7 +273,7 @@ class Window:
         self.until(lambda: name in self.picked(), f"{name} is picked")
 
     def _native_picker(self, names: tuple[str, ...]) -> Any:
-        """Opened, with all of `names`. It closes, or opens empty, when its button is drawn anew meanwhile."""
+        """Opened, with all of `names`. It closes, or opens empty, when its button is drawn again meanwhile."""
         self.clear_notifications()  # one may lie over the button
         widget = self.page.locator(".action-widget").first
         others = widget.get_by_text("Other Models", exact=True)

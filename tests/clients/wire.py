@@ -130,7 +130,7 @@ class Wire:
 
 
 class Asking:
-    """The status of whoever serves a data root, over one connection that is made anew when it was lost."""
+    """The status of whoever serves a data root, over one connection that is recreated when it was lost."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -13,7 +13,7 @@ from clients.home import Home, command
 pytestmark = [pytest.mark.e2e, pytest.mark.model, pytest.mark.timeout(180)]
 
 CAPITAL = "What is the capital of France? Answer in one sentence."
-#: What may be prefilled again at the seam: an engine that reuses whole blocks reads the last one anew.
+#: What may be prefilled again at the seam: an engine that reuses whole blocks reads the last one again.
 SLACK = {"llama": 4, "openvino": 64}
 
 

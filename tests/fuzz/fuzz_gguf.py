@@ -7,7 +7,7 @@ read must go through facts, the fit estimate, grouping and the cache. A case tha
 `tests/fuzz/gguf/`, where the tests try it again for ever.
 
 `tests/fuzz/gguf/cases.txt` is the regression corpus: 10,000 cases by the seed in it, each with the digest of its
-content and the first letter of its outcome. They are made anew when they are tried (they would be a gigabyte), and
+content and the first letter of its outcome. They are recreated when they are tried (they would be a gigabyte), and
 neither a content nor an outcome may change; `--record` writes the file after a change that was meant.
 """
 

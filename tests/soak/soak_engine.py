@@ -91,7 +91,7 @@ def page(results: list[Result]) -> str:
         (
             f"Run on {time.strftime('%Y-%m-%d', time.gmtime())}, {platform.system()} {platform.machine()}, "
             f"{os.cpu_count()} cores, Python {platform.python_version()}. Two conversations take turns, each a message "
-            f"of {WORDS} words and an answer of {ANSWER} tokens, and begin anew after {MOST} messages. The first "
+            f"of {WORDS} words and an answer of {ANSWER} tokens, and start over after {MOST} messages. The first "
             f"{WARM_UP} turns are not counted: they write the pool ({WINDOW['llama']} tokens, tiny "
             f"{WINDOW['tiny']}) and fill the parking budget. Made by `tests/soak/soak_engine.py`; `tiny` is llama.cpp "
             "on a model of a few hundred kilobytes, the other two run SmolLM2."

@@ -44,7 +44,7 @@ def _show(line: str, *, as_json: bool) -> None:
 
 
 class Follower:
-    """New lines of a file that grows, is set aside and begins anew. Starts at its present end."""
+    """New lines of a file that grows, is set aside and starts over. Starts at its present end."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

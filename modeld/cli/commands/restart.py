@@ -27,7 +27,7 @@ _POLL = 0.02
 
 
 def main(options: argparse.Namespace) -> int:
-    """Without another backend the same process starts anew, so that pickers say `restarting` meanwhile.
+    """Without another backend the same process starts again, so that pickers say `restarting` meanwhile.
 
     An older version than this is replaced by this one. Raises BackendUnavailable before anything is stopped.
     """

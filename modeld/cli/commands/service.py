@@ -77,5 +77,5 @@ def _status(found: Service, *, as_json: bool) -> int:
     else:
         print(f"{found.path}: {'active' if code == 0 else f'not active ({one_line(said) or code})'}")
         if not current:
-            print("Another installation wrote it, or other options; `modeld service install` writes it anew.")
+            print("Another installation wrote it, or other options; `modeld service install` rewrites it.")
     return codes.OK

@@ -114,7 +114,7 @@ async def _back(context: Context, ended: Target) -> None:
 
 
 async def _mended(context: Context) -> Connection | None:
-    """Somebody who lives behind a record that cannot be read: it is waited for until it has written it anew."""
+    """Somebody who lives behind a record that cannot be read: it is waited for until it has rewritten it."""
     deadline = anyio.current_time() + PULSE_SECONDS + _MEND_GRACE
     reported = False
     while anyio.current_time() < deadline:
@@ -126,7 +126,7 @@ async def _mended(context: Context) -> Connection | None:
             return await _running(context) if reported else None
         if not reported:
             reported = True
-            print("modeld: a record is damaged; waiting for its modeld to write it anew", file=sys.stderr)
+            print("modeld: a record is damaged; waiting for its modeld to rewrite it", file=sys.stderr)
         await anyio.sleep(_MEND_POLL)
     return await _running(context)
 

@@ -1,4 +1,4 @@
-"""The threads of llama.cpp, set anew when the pace changes."""
+"""The threads of llama.cpp, set again when the pace changes."""
 
 from __future__ import annotations
 

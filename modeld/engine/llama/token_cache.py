@@ -26,7 +26,7 @@ class SentTokens(NamedTuple):
     mark: int
 
 
-class Retold:
+class TokenCache:
     """Used by two threads. `marks`: texts of the vocabulary's end-of-turn tokens by their ids."""
 
     def __init__(self, tokenize: Tokenize, marks: Mapping[int, str]) -> None:

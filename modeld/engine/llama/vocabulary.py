@@ -6,7 +6,7 @@ import ctypes
 from typing import Any
 
 from modeld.engine.contract import SpecialTokens
-from modeld.engine.llama.token_cache import Retold
+from modeld.engine.llama.token_cache import TokenCache
 
 _PIECE_BYTES = 256
 
@@ -20,7 +20,7 @@ class Vocabulary:
         self.size: int = api.llama_vocab_n_tokens(self._vocab)
         self.special = self._special()
         marks = {token: self._text(token) for token in self.special.end}
-        self._retold = Retold(lambda text: self._ids(text, True), marks)
+        self._cache = TokenCache(lambda text: self._ids(text, True), marks)
 
     @property
     def pointer(self) -> int:
@@ -30,7 +30,7 @@ class Vocabulary:
 
     def tokenize(self, text: str, special: bool) -> list[int]:
         """Ids of `text`; nothing is added in front or behind. With `special`, what was sent before is known."""
-        return self._retold.tokens(text) if special else self._ids(text, False)
+        return self._cache.tokens(text) if special else self._ids(text, False)
 
     def _ids(self, text: str, special: bool) -> list[int]:
         data = text.encode("utf-8", "replace")

@@ -78,7 +78,7 @@ class BlockLedger:
         self._held = held
 
     def append(self, token: int) -> None:
-        """A sampled token is evaluated: memory grows by one, and the last block is named anew."""
+        """A sampled token is evaluated: memory grows by one, and the last block is named again."""
         self._tokens.append(token)
         self._keys.append(hash((self._keys[-1], token)))
         self._held = len(self._tokens)

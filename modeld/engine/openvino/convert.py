@@ -2,7 +2,7 @@
 
 The engine writes its IR beside the GGUF it is given, so it is given a link in a folder of ours. The
 folder gets its name only when all is written and described; what does not match its description is
-made anew. Only folders that bear our description are ever removed.
+recreated. Only folders that bear our description are ever removed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shared.system import private
 from shared.text.nesting import decode_json
 
 DESCRIPTION = "conversion.json"
-#: Raised when converted models must be made anew.
+#: Raised when converted models must be recreated.
 VERSION = 1
 _FILES = (
     "openvino_model.xml",
@@ -81,7 +81,7 @@ def is_whole(folder: Path, runtime: str, source: Path) -> bool:
             and found.digest == _digest(folder)
         )
     except (OSError, msgspec.MsgspecError):
-        return False  # missing, unreadable or foreign: made anew
+        return False  # missing, unreadable or foreign: recreated
 
 
 def sweep(cache: Path, runtime: str, now: float | None = None) -> list[str]:

@@ -1,4 +1,4 @@
-"""`daemon/restart`: as shutdown, and the same process starts anew."""
+"""`daemon/restart`: as shutdown, and the same process starts again."""
 
 from __future__ import annotations
 

@@ -339,7 +339,7 @@ def _describe_other(start: bytes) -> str:
     if text.startswith(b"version https://git-lfs"):
         return "this is a Git LFS pointer, not the model itself; fetch it with `git lfs pull`"
     if start[:4] in (b"ggml", b"ggmf", b"ggjt", b"lmgg", b"fmgg", b"tjgg"):
-        return "this is an old GGML file from before GGUF; convert or download it anew"
+        return "this is an old GGML file from before GGUF; convert or download it again"
     if not start.strip(b"\0"):
         return "the file starts with zero bytes (a download that was never finished?)"
     return "this is not a GGUF file"

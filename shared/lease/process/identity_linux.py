@@ -41,7 +41,7 @@ def own_start() -> str | None:
 
 
 def boot_id() -> str:
-    """Made anew by the kernel at each start; the same in all containers of this machine."""
+    """Recreated by the kernel at each start; the same in all containers of this machine."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
             return file.read().strip()

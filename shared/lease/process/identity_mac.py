@@ -84,7 +84,7 @@ def probe(pid: int, calls: Calls = _SYSTEM) -> tuple[Liveness, str | None]:
 
 
 def boot_id(calls: Calls = _SYSTEM) -> str:
-    """kern.bootsessionuuid: made anew at each start."""
+    """kern.bootsessionuuid: recreated at each start."""
     return calls.sysctl("kern.bootsessionuuid")
 
 

@@ -90,7 +90,7 @@ def shared_window(editor: Editor, browser: Any) -> Iterator[Window]:
 
 @pytest.fixture
 def window(request: pytest.FixtureRequest, scripted: Home, editor: Editor, shared_window: Window) -> Window:
-    """The shared window, with nothing open that lies over it; anew where a test has failed in it."""
+    """The shared window, with nothing open that lies over it; reopened where a test has failed in it."""
     stash = request.config.stash
     if stash.get(_FAILED, False):
         stash[_FAILED] = False

@@ -133,7 +133,7 @@ def test_code_of_an_answer_is_applied_as_a_change_that_is_seen_first(window: Win
     window.panel.locator("#input").press("Enter")
     answer = window.panel.locator("article").last
     window.until(lambda: "Retry" in answer.inner_text(), "the answer ends")
-    # another program writes the file, and it is opened anew: its version is the one it had, its lines are not
+    # another program writes the file, and it is opened again: its version is the one it had, its lines are not
     window.run("View: Close All Editors")
     path = editor.workspace / "demo.py"
     header = "# one\n# two\nimport os\n\n"

@@ -138,7 +138,7 @@ async def test_a_wrong_key_is_refused_once(bench: Bench, scripted: Server, monke
             await client.prompt(session, "hi")
         assert failed.value.kind == "backend_unavailable"
         assert "the key was refused" in failed.value.message
-        monkeypatch.setenv("LAB_KEY", KEY)  # stored anew: the next prompt uses it
+        monkeypatch.setenv("LAB_KEY", KEY)  # stored again: the next prompt uses it
         assert (await client.prompt(session, "hi"))["stopReason"] == "end_turn"
 
 

@@ -113,7 +113,7 @@ def test_a_cut_connection_is_resumed_where_it_ended(data_root: DataRoot, server:
     assert all(headers.get("If-Range") == '"v1"' for _, headers in server.requests[1:])
 
 
-def test_a_file_that_changed_meanwhile_starts_anew(data_root: DataRoot, server: FileServer) -> None:
+def test_a_file_that_changed_meanwhile_starts_over(data_root: DataRoot, server: FileServer) -> None:
     other = model(layers=7) + bytes(2_000_000)
     url = server.serve(f"/{FILE}", in_turn(cut_at(CONTENT, 900_000), whole(other, etag='"v2"')))
     assert get(url, data_root).digest == hashlib.sha256(other).hexdigest()
@@ -135,7 +135,7 @@ def test_a_server_that_sends_another_range(data_root: DataRoot, server: FileServ
     assert get(url, data_root).digest == SHA256
 
 
-def test_a_refused_range_starts_anew(data_root: DataRoot, server: FileServer) -> None:
+def test_a_refused_range_starts_over(data_root: DataRoot, server: FileServer) -> None:
     url = server.serve(f"/{FILE}", in_turn(cut_at(CONTENT, 900_000), status(416), whole(CONTENT)))
     assert get(url, data_root).digest == SHA256
 

@@ -166,7 +166,7 @@ def test_restart_comes_back_with_the_same_backend(modeld: Command) -> None:
 
 
 def test_a_damaged_record_starts_no_second_modeld(modeld: Command) -> None:
-    """The instance behind it lives and writes its record anew at its next look: a start waits for that."""
+    """The instance behind it lives and rewrites its record at its next look: a start waits for that."""
     modeld("start", "--backend", "scripted")
     (view,) = survey(modeld.root).living
     (modeld.root.instances / f"{view.instance}.json").write_bytes(b"{ cut")

@@ -170,7 +170,7 @@ async def test_a_lost_lease_costs_the_model_and_not_the_process(models: DataRoot
         assert await first.end() == 0
 
 
-async def test_a_socket_that_was_removed_is_bound_anew(models: DataRoot) -> None:
+async def test_a_socket_that_was_removed_is_bound_again(models: DataRoot) -> None:
     async with scripted(models, MODELD_LEASE_TTL="1.0") as modeld, modeld.client() as client:
         await client.load("a")
         view = modeld.view()

@@ -51,7 +51,7 @@ def test_install_status_and_remove(data_root: DataRoot, private_home: Path, tmp_
     assert (status["installed"], status["current"], status["active"]) == (True, True, True)
     assert run("install", "--print", path=path).stdout == unit.read_text()
     unit.write_text(unit.read_text().replace("-P -m modeld", "-m modeld"))
-    assert "writes it anew" in run("status", path=path).stdout
+    assert "rewrites it" in run("status", path=path).stdout
     assert run("remove", path=path).returncode == 0
     assert not unit.exists()
     assert "no service is installed" in run("remove", path=path).stdout

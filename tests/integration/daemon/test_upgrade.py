@@ -139,7 +139,7 @@ async def test_a_stop_during_a_restart_is_a_stop(models: DataRoot, tmp_path: Pat
         assert survey(models).living == []
 
 
-async def test_an_upgrade_in_place_is_noticed_and_the_process_starts_anew(models: DataRoot, tmp_path: Path) -> None:
+async def test_an_upgrade_in_place_is_noticed_and_the_process_starts_again(models: DataRoot, tmp_path: Path) -> None:
     version = OtherVersion(tmp_path / "own", "0.0.9")
     async with modeld(models, version, {"pieces": ["x "] * 100}) as running:
         async with running.client() as client:
@@ -153,7 +153,7 @@ async def test_an_upgrade_in_place_is_noticed_and_the_process_starts_anew(models
             assert (await turn.end()).finish_reason == "stop"
         await eventually(lambda: (view := running.view()) and view.version == "0.0.10", "it is the new version")
         assert survey(models).released == "upgrade"
-        assert "starting anew" in running.log()
+        assert "starting again" in running.log()
 
 
 async def test_a_newer_daemon_and_todays_client_speak(models: DataRoot, tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ async def test_never_takes_or_removes_what_is_not_its_own(folder: RuntimeFolder)
 
 
 @pytest.mark.parametrize("loss", ["socket", "folder", "mode", "taken"])
-async def test_a_lost_path_is_noticed_and_bound_anew_while_connections_live(folder: RuntimeFolder, loss: str) -> None:
+async def test_a_lost_path_is_noticed_and_bound_again_while_connections_live(folder: RuntimeFolder, loss: str) -> None:
     listener = listen(folder, INSTANCE)
     path = path_of(listener.address)
     async with anyio.create_task_group() as tasks:

@@ -56,7 +56,7 @@ async def words_only(client: Client, generation: int, reported: str = ABORTED) -
     assert status.active.capabilities["vision"] is False
     with pytest.raises(UnsupportedFeature, match="image_url"):
         await ask(client, [IMAGE])
-    assert (await client.status()).generation == generation, "refused, not loaded anew"
+    assert (await client.status()).generation == generation, "refused, not loaded again"
 
 
 @pytest.mark.llama

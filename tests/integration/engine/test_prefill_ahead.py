@@ -117,7 +117,7 @@ def test_an_answer_that_was_stopped_by_words_is_left_alone(inside: Inside) -> No
     assert inside.go_on() == 0, "what is held goes on behind what was said"
 
 
-def test_a_template_that_writes_the_past_anew_makes_nothing_certain(tiny: Path) -> None:
+def test_a_template_that_rewrites_the_past_makes_nothing_certain(tiny: Path) -> None:
     shortened = "{% for m in messages %}<|im_start|>{{ m.content[:4] if not loop.last else m.content }}{% endfor %}"
     made = Inside(tiny, shortened)
     try:

@@ -14,7 +14,7 @@ from modeld.engine.contract import AbortFlag, LoadRequest
 from modeld.engine.llama import token_cache
 from modeld.engine.llama.engine import LlamaEngine
 from modeld.engine.llama.library import Library
-from modeld.engine.llama.token_cache import Retold
+from modeld.engine.llama.token_cache import TokenCache
 from shared.catalog.identity import RequestedIdentity
 
 pytestmark = [pytest.mark.integration]
@@ -52,7 +52,7 @@ def nothing_is_too_short(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(st.lists(st.tuples(st.integers(0, 30), st.lists(st.sampled_from(PIECES), max_size=12)), max_size=12))
 def test_ids_are_those_of_the_whole_text(steps: list[tuple[int, list[str]]]) -> None:
     plain = Counted()
-    known, text = Retold(Counted(), MARKS), ""
+    known, text = TokenCache(Counted(), MARKS), ""
     for keep, pieces in steps:
         text = text[: keep * len(text) // 30] + "".join(pieces)  # an edit anywhere, then more
         assert known.tokens(text) == plain(text)
@@ -60,7 +60,7 @@ def test_ids_are_those_of_the_whole_text(steps: list[tuple[int, list[str]]]) -> 
 
 def test_a_conversation_that_goes_on_costs_what_is_new() -> None:
     counted = Counted()
-    known = Retold(counted, MARKS)
+    known = TokenCache(counted, MARKS)
     text = "a question of some length<end>" * 100
     known.tokens(text)
     counted.characters = 0
@@ -70,7 +70,7 @@ def test_a_conversation_that_goes_on_costs_what_is_new() -> None:
 
 def test_several_conversations_are_remembered_and_not_without_end() -> None:
     counted = Counted()
-    known = Retold(counted, MARKS)
+    known = TokenCache(counted, MARKS)
     talks = [f"{number} " * 50 + "<end>" * 3 for number in range(token_cache.MOST + 1)]
     for talk in talks:
         known.tokens(talk)

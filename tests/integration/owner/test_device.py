@@ -139,7 +139,7 @@ def test_a_device_taken_by_another_is_lost_and_says_so(short_tmp: Path, holder: 
         one.lease.confirm()
     assert one.lost.wait(5)
     assert not one.lease.valid()
-    one.lease.take(ME)  # a later load tries anew: nobody was there, and the empty record stood still
+    one.lease.take(ME)  # a later load tries again: nobody was there, and the empty record stood still
     assert one.lease.valid()
 
 

@@ -36,7 +36,7 @@ TRIES = 4
 
 
 async def while_nobody_else_moves_memory(body: Callable[[], Awaitable[None]]) -> None:
-    """Free memory is the machine's: where other processes moved it under the test, the test begins anew."""
+    """Free memory is the machine's: where other processes moved it under the test, the test starts over."""
     for attempt in range(1, TRIES + 1):
         before = host_memory().free
         try:

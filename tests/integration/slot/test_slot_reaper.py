@@ -152,7 +152,7 @@ async def silent_rounds(modeld: Inside, pipes: LossyPipes) -> None:
 async def test_what_is_pinned_to_a_worker_is_pinned_no_more_when_that_is_gone(
     data_root: DataRoot, pipes: LossyPipes
 ) -> None:
-    """The next worker counts its turns anew: an old number would be taken for one of its own."""
+    """The next worker counts its turns from one: an old number would be taken for one of its own."""
     async with inside(data_root, SETTINGS, started=pipes.stand_between) as modeld:
         slot = modeld.slot
         await modeld.load("a", ZED)

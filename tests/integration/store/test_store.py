@@ -161,7 +161,7 @@ async def test_the_audit_says_who_did_what_and_does_not_grow_for_ever(
 
 
 @pytest.mark.parametrize("damage", [b"this is no database at all, not even nearly" * 100, b"\0" * 8192])
-async def test_a_corrupt_file_is_set_aside_and_made_anew(root: DataRoot, damage: bytes) -> None:
+async def test_a_corrupt_file_is_set_aside_and_recreated(root: DataRoot, damage: bytes) -> None:
     root.database.write_bytes(damage)
     if damage[0]:
         with pytest.raises(Corrupt):

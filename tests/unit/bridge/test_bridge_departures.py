@@ -19,7 +19,7 @@ def test_who_comes_later_counts_from_the_first_note(tmp_path: Path) -> None:
     assert later == {"a": 0.0, "b": 20.0}, "what was swept is forgotten"
 
 
-def test_a_clock_that_was_set_back_starts_anew(tmp_path: Path) -> None:
+def test_a_clock_that_was_set_back_starts_over(tmp_path: Path) -> None:
     assert Departures(tmp_path / "gone").noted(["a"], 100.0) == {"a": 0.0}
     assert Departures(tmp_path / "gone").noted(["a"], 50.0) == {"a": 0.0}
     assert Departures(tmp_path / "gone").noted(["a"], 60.0) == {"a": 10.0}

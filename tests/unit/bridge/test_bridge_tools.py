@@ -226,7 +226,7 @@ def test_windows_line_ends_stay() -> None:
         ("", "x\n", "x\n"),
     ],
 )
-async def test_a_file_written_anew_keeps_its_line_ends_and_its_mark(
+async def test_a_file_rewritten_keeps_its_line_ends_and_its_mark(
     tmp_path: Path, before: str, content: str, after: str
 ) -> None:
     (tmp_path / "f").write_bytes(before.encode())

@@ -149,7 +149,7 @@ def test_a_program_in_the_workspace_is_not_the_one_of_the_table(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a script is no program there")
 def test_what_only_looks_is_run_without_what_a_repository_may_name(tmp_path: Path) -> None:
-    """A file watcher of the repository's settings, a repository hidden in plain folders, an index written anew."""
+    """A file watcher of the repository's settings, a repository hidden in plain folders, an index rewritten."""
     git = anyio.run_process
 
     async def run() -> None:

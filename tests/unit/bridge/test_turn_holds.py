@@ -68,7 +68,7 @@ async def test_without_a_name_or_before_the_bridge_runs_nothing_is_held() -> Non
     assert notes == []
 
 
-async def test_a_limit_ends_it_and_is_counted_anew() -> None:
+async def test_a_limit_ends_it_and_is_counted_again() -> None:
     notes: list[str] = []
     alpha = Held("alpha", notes)
     holds = Holds()

@@ -170,7 +170,7 @@ async def dial(pipes: FakePipes, address: str, expected: int | None = SERVER) ->
     return await connect_pipe(pipes, address, timeout=5.0, expected_pid=expected)
 
 
-async def test_each_instance_is_made_anew_and_only_one_is_the_first() -> None:
+async def test_each_instance_is_recreated_and_only_one_is_the_first() -> None:
     pipes = FakePipes()
     listener = PipeListener(pipes)
     assert listener.address.startswith("pipe:\\\\.\\pipe\\modeld-")

@@ -103,7 +103,7 @@ def test_a_watcher_never_counts_more_than_it_was_awake_for(gaps: list[float]) ->
     assert watched.unmoved <= min(sum(gaps), 2.5 * len(gaps)) + 1e-6
 
 
-def test_a_moved_sequence_starts_the_watch_anew() -> None:
+def test_a_moved_sequence_starts_the_watch_again() -> None:
     watched = Watched(mark=Mark(1, 1), unmoved=12.0, last=5.0)
     assert policy.observe(watched, Mark(1, 2), 6.0, 2.5).unmoved == 0.0
     assert policy.observe(watched, Mark(2, 1), 6.0, 2.5).unmoved == 0.0
@@ -192,7 +192,7 @@ def test_the_next_wake_is_when_time_alone_changes_the_tenure() -> None:
     assert policy.next_wake(policy.tick(frozen, 110.5)) is None
 
 
-def test_a_thawed_tenure_freezes_anew_from_its_own_moment() -> None:
+def test_a_thawed_tenure_freezes_again_from_its_own_moment() -> None:
     """Nothing of the first freeze is left over."""
     thawed = policy.wrote(policy.tick(policy.begin(TTL, 100.0), 108.0), 109.0, 109.1, higher=False)
     assert thawed == policy.begin(TTL, 109.0)

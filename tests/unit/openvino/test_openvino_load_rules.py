@@ -134,7 +134,7 @@ def test_a_conversion_is_trusted_only_while_nothing_changed(tmp_path: Path, sour
 
 
 @pytest.mark.parametrize("damage", ["gone", "garbage", "part"])
-def test_a_damaged_conversion_is_made_anew(tmp_path: Path, source: Path, damage: str) -> None:
+def test_a_damaged_conversion_is_recreated(tmp_path: Path, source: Path, damage: str) -> None:
     folder = described(tmp_path / "cache" / "d", source)
     if damage == "gone":
         (folder / convert.DESCRIPTION).unlink()

@@ -81,7 +81,7 @@ def test_a_context_of_exactly_the_least_is_enough(least: int, enough: bool) -> N
 
 
 def test_the_very_same_file_elsewhere_serves() -> None:
-    """A model that is pulled while it is loaded from a cache moves to the store in the list, and is not loaded anew."""
+    """A model that is pulled while it is loaded from a cache moves to the store in the list, not loaded again."""
     moved = msgspec.structs.replace(asked("a"), path="/store/a", copies=(resolved("a").path,))
     assert serves(resolved("a"), moved)
     assert not serves(resolved("a"), msgspec.structs.replace(moved, copies=("/elsewhere/a",)))

@@ -132,7 +132,7 @@ def test_the_whole_order_comes_true_where_no_other_model_is_wanted(before: list[
     assert [bench.serve() for _ in arrivals] == order
 
 
-def test_a_client_that_dials_anew_comes_behind_those_who_waited_meanwhile(bench: Bench) -> None:
+def test_a_client_that_dials_again_comes_behind_those_who_waited_meanwhile(bench: Bench) -> None:
     for client in (2, 1):
         bench.add(client)
         bench.serve()
@@ -172,7 +172,7 @@ def test_nobody_waits_for_more_than_one_turn_of_each_other_client(steps: list[tu
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_an_editor_is_served_beside_loops_of_scripts(bench: Bench, keep: bool) -> None:
-    """Whether the loops keep their connections or dial anew for each turn."""
+    """Whether the loops keep their connections or dial again for each turn."""
     bench.add(1)
     bench.serve()
     numbers = iter(range(100, 200))

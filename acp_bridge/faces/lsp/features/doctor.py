@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def handle(window: Window, params: wire.Nothing) -> wire.Report:
-    """Looks around anew."""
+    """Looks around again."""
     from acp_bridge.doctor import findings, provider_findings
 
     core = await window.core()

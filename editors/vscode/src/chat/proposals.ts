@@ -12,7 +12,7 @@ export const SCHEME = 'modeld-proposal';
 
 interface Proposal {
   document: vscode.Uri;
-  /** The text that the change was made for. A version of the document would not do: it begins anew with each opening. */
+  /** The text that the change was made for. A version of the document would not do: it starts over with each opening. */
   before: string;
   range: vscode.Range;
   code: string;

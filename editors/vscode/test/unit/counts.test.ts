@@ -44,7 +44,7 @@ test('without a tokenizer it is an upper estimate, asked again once the models h
   assert.equal(await counts.count('a', TEXT), guess(TEXT));
   there = true;
   assert.equal(await counts.count('a', TEXT), guess(TEXT));
-  assert.equal(requests, 1, 'hundreds of counts must not each find out anew');
+  assert.equal(requests, 1, 'hundreds of counts must not each find out again');
   counts.trust();
   assert.equal(await counts.count('a', TEXT), 2);
 });
