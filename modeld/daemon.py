@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from shared.settings import Settings
 
 #: How often an instance looks whether its socket and records still stand, besides each lease renewal. Seconds.
-MEND_SECONDS = 10.0
+REPAIR_SECONDS = 10.0
 #: How long answers may take to go out before the connections are closed at the end.
 GOODBYE_SECONDS = 1.0
 #: Beyond the drain: cancel, the worker's end, goodbye, release. What takes longer hangs in a look at a disk. Seconds.
@@ -166,7 +166,7 @@ class Daemon:
                 if self._talks:
                     self._say_what(live)
             own.start_soon(live.listener.sweep, self.clock.wall())
-            own.start_soon(self._keep_mended, live)
+            own.start_soon(self._keep_repaired, live)
             await self._until_over()
             if self._lost:
                 await self._after_loss(live)
@@ -230,7 +230,7 @@ class Daemon:
         print(f"modeld {self.version} serves {self.backend} at {live.endpoint}{beside}", flush=True)  # noqa: T201
 
     def end(self, reason: str, drain: float | None = None) -> None:
-        """Begin to end. A second call shortens the drain, and its reason counts where it wishes something else."""
+        """Begin to end. A second call shortens the drain, and its reason counts where it asks for something else."""
         limit = self.settings.shutdown_drain if drain is None else drain
         if self._ending is not None:
             limit = min(0.0 if drain is None else drain, self._ending[1])
@@ -249,15 +249,15 @@ class Daemon:
         wake, self._wake = self._wake, anyio.Event()
         wake.set()
 
-    async def _keep_mended(self, live: Instance) -> None:
+    async def _keep_repaired(self, live: Instance) -> None:
         while True:
-            await anyio.sleep(MEND_SECONDS)
+            await anyio.sleep(REPAIR_SECONDS)
             self.succession.look()
-            await self._mend(live)
+            await self._repair(live)
 
-    async def _mend(self, live: Instance) -> None:
+    async def _repair(self, live: Instance) -> None:
         try:
-            await live.mend(self.log)
+            await live.repair(self.log)
         except (OSError, ModeldError, EndpointError) as error:
             self.log(f"the endpoint could not be put back: {error}")
 
@@ -297,7 +297,7 @@ class Daemon:
             self._lost = True
             self._wake_up()
         elif event == "renewed" and self._live is not None and not self._live.listener.intact():
-            self._spawn(self._mend(self._live))
+            self._spawn(self._repair(self._live))
         if event != "renewed":
             self.server.changed()
 

@@ -92,7 +92,7 @@ class Instance:
         self.presence.pulse()
         self.presence.publish(PresenceRecord(instance=self.id, started=self._clock.wall(), **identified, **meta))
 
-    async def mend(self, log: Callable[[str], None]) -> None:
+    async def repair(self, log: Callable[[str], None]) -> None:
         """See that the socket and the records still stand, and put them back where they do not."""
         rebound = not self.listener.intact()
         if rebound or not self.presence.intact():

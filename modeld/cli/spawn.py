@@ -71,7 +71,7 @@ async def _mine(context: Context, pid: int) -> PresenceView | None:
 
 
 def _why() -> str:
-    """What the doctor sees wrong with the ground, where the process could not even say it (a full disk)."""
+    """What the doctor sees wrong with the environment, where the process could not even say it (a full disk)."""
     from modeld.doctor import environment
 
     wrong = [one for one in environment.root()[1] if one.verdict == "problem"]

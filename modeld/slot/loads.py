@@ -1,4 +1,4 @@
-"""Loading: from a granted wish to a resident model, with its checks in the order that keeps memory safe."""
+"""Loading: from a granted request to a resident model, with its checks in the order that keeps memory safe."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Rejections:
 
 
 def lasting_reason(target: RequestedIdentity, error: Mapping[str, Any]) -> str:
-    """Why the model will fail each time, or "" when another try may do better or the wish was special."""
+    """Why the model will fail each time, or "" when another try may do better or the request was special."""
     data = error.get("data", {})
     if data.get("kind") != "model_load_failed" or data.get("stage") not in LASTING_STAGES:
         return ""

@@ -43,7 +43,7 @@ def identity_of(entry: ModelEntry, config: LoadConfig, backend: str) -> Requeste
 
 
 def merged(config: LoadConfig, kept: LoadConfig) -> LoadConfig:
-    """The caller's wishes over the settings kept for the model."""
+    """The caller's options over the settings kept for the model."""
     filled = {
         name: getattr(kept, name)
         for name in LoadConfig.__struct_fields__

@@ -7,7 +7,7 @@ from __future__ import annotations
 import msgspec
 
 from modeld.output.format import OutputFormat
-from shared.catalog import template_detection as marks
+from shared.catalog import template_detection
 
 
 class DetectedFormat(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ class DetectedFormat(msgspec.Struct, frozen=True, kw_only=True):
 
 def detect(source: str) -> DetectedFormat:
     """Read the marks in a template's text. An empty text gives the generic answer."""
-    found = marks.detect(source)
+    found = template_detection.detect(source)
     output = OutputFormat(reasoning=found.reasoning, tools=found.style, noise=found.noise)
     if found.think is not None:
         begin, end = found.think

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from modeld.template import message_parts as parts
+from modeld.template import message_parts
 from modeld.template.teach import call_as_text, result_as_text, tools_as_text
 from shared.text.nesting import loads_json
 
@@ -171,7 +171,7 @@ def text_of(content: Any) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "".join(parts.text_of(part) for part in content)
+        return "".join(message_parts.text_of(part) for part in content)
     return "" if content is None else str(content)
 
 

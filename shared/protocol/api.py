@@ -81,7 +81,7 @@ class PingResult(Value, kw_only=True):
 # --- models ------------------------------------------------------------------------------------
 
 
-#: An amount of tokens that something is made for: none of them is no wish.
+#: An amount of tokens that something is made for: at least one.
 Tokens = Annotated[int, msgspec.Meta(ge=1)]
 #: Stop strings are looked for at every token, each beginning of them too: so many of that length cost microseconds.
 Stops = Annotated[list[Annotated[str, msgspec.Meta(max_length=256)]], msgspec.Meta(max_length=64)]

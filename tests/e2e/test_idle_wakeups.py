@@ -26,7 +26,7 @@ CAPITAL = "What is the capital of France? Answer in one word."
 #: one wake-up costs at most this many voluntary switches (the timer, a visit to another thread and back, a write)
 SWITCHES = 6
 #: an instance looks once in this time whether its socket and records still stand, and shows that it lives
-MEND_SECONDS = 10.0
+REPAIR_SECONDS = 10.0
 #: how often an instance without the lease looks at it, as a part of the ttl: a death is reported by the kernel
 LOOKS_PER_TTL = 5
 
@@ -72,11 +72,11 @@ def test_idle_daemon_and_bridge_sleep(home: Home) -> None:
         daemon = psutil.Process(home.status()["pid"])
         bridge = psutil.Process(editor.process.pid)
         settle()
-        mends = SECONDS / MEND_SECONDS + 1
+        repairs = SECONDS / REPAIR_SECONDS + 1
         looks = SECONDS / (numbers.lease_ttl / LOOKS_PER_TTL)
         by_daemon, by_bridge = switches(daemon, bridge)
-        assert by_daemon <= (looks + mends) * SWITCHES, "it looks whether somebody owns, nothing else"
-        assert by_bridge <= mends * SWITCHES, "a connected bridge is pushed to"
+        assert by_daemon <= (looks + repairs) * SWITCHES, "it looks whether somebody owns, nothing else"
+        assert by_bridge <= repairs * SWITCHES, "a connected bridge is pushed to"
 
         editor.choose(session["sessionId"], "model", editor.find_model(session, "smollm2"))
         pending = editor.begin_prompt(session["sessionId"], CAPITAL)
@@ -87,8 +87,8 @@ def test_idle_daemon_and_bridge_sleep(home: Home) -> None:
         renewals = SECONDS / policy.renew_interval(numbers.lease_ttl)
         beats = SECONDS / (numbers.worker_watchdog / 3)
         by_daemon, by_bridge = switches(daemon, bridge)
-        assert by_daemon <= (renewals + beats + mends) * SWITCHES
-        assert by_bridge <= mends * SWITCHES
+        assert by_daemon <= (renewals + beats + repairs) * SWITCHES
+        assert by_bridge <= repairs * SWITCHES
 
         home.run("modeld", "stop")
         settle()

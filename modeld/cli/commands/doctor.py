@@ -18,7 +18,7 @@ from shared.settings import Settings
 
 
 def main(options: argparse.Namespace) -> int:
-    """Exit code 1 when there is a problem. Looks; starts and mends nothing."""
+    """Exit code 1 when there is a problem. Looks; starts and repairs nothing."""
     settings, findings, status, root = look()
     if options.json:
         print_json(findings)
@@ -40,9 +40,9 @@ def look() -> tuple[Settings, list[Finding], api.Status | None, DataRoot | None]
     found = [*environment.versions(), *environment.environment(), *findings, *about_root, *environment.engines()]
     if root is None:
         return settings, found, None, None
-    from modeld.doctor import runtime as running
+    from modeld.doctor import runtime
 
-    live, status = anyio.run(running.all_of, root, settings)
+    live, status = anyio.run(runtime.all_of, root, settings)
     resident = status is not None and status.active is not None
     found += [*environment.sockets(root), *environment.memory_and_models(root, settings, resident=resident), *live]
     return settings, found, status, root

@@ -1,4 +1,4 @@
-"""`modeld parked`: conversations kept on disk (setting `parked_disk_bytes`), and how to be rid of them."""
+"""`modeld parked`: conversations kept on disk (setting `parked_disk_bytes`), and how to delete them."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _report_failure(error: BaseException) -> int:
-    """One line for what people can mend; anything else is a defect of ours, reported by its calls alone."""
+    """One line for what people can fix; anything else is a defect of ours, reported by its calls alone."""
     from shared.diagnosis.defect import frames, report
     from shared.endpoint.faults import EndpointError
 

@@ -22,7 +22,7 @@ import pytest
 from frozen import freeze
 from modeld import client
 from modeld.cli.commands.doctor import look
-from modeld.doctor import runtime as running
+from modeld.doctor import runtime
 from modeld.engine import backends
 from modeld_process import Modeld, hide_engines, write_models, write_script
 from shared import codes
@@ -55,7 +55,7 @@ async def doctor(**environ: str) -> Report:
 
     def looked() -> Report:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(running, "bridge", list)
+            patch.setattr(runtime, "bridge", list)
             for name, value in environ.items():
                 patch.setenv(name, value)
             return by_subject([msgspec.to_builtins(one) for one in look()[1]])
