@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bench import (
     beside,
+    contended,
     conversations,
     editor,
     installed,
@@ -41,6 +42,7 @@ PARTS = (
     "overhead",
     "speculation",
     "loops",
+    "contended",
 )
 ADVICE = "Ratios count, absolute numbers drift with the machine; median (quartiles, number of samples)."
 MADE = 'Made by `make bench REPORT=1`; with `ARGS="--only ..."` the rows of other parts stay as they were measured.'
@@ -97,6 +99,9 @@ def _budgets(table: Table, only: tuple[str, ...]) -> None:
         speculation.measure(table, small)
     if "loops" in only:
         loops.measure(table, small)
+    if "contended" in only:
+        for model in (small, other):
+            contended.measure(table, model)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ class Timed(NamedTuple):
 class Bare:
     """One loaded model."""
 
-    def __init__(self, path: Path, *, speculation: bool = True) -> None:
+    def __init__(self, path: Path, *, speculation: bool = True, threads: int = 0) -> None:
         self.engine = LlamaEngine(AbortFlag())
         with quiet():
             self.engine.prepare()
@@ -45,6 +45,7 @@ class Bare:
                     identity=RequestedIdentity(backend="llama", name=path.stem, digest="bench", path=str(path)),
                     model={},
                     num_ctx=4096,
+                    threads=threads,
                     parked_bytes=1 << 30,
                     speculation=speculation,
                 ),

@@ -22,7 +22,7 @@ from bench.speculation import edit
 from bench.table import Table, spread
 from clients.home import Home
 from clients.wire import Wire
-from modeld.engine.cpu_topology import engine_threads
+from modeld.engine.processors.topology import engine_threads
 
 Messages = list[dict[str, Any]]
 CONTEXT = 4096

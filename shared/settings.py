@@ -124,7 +124,7 @@ REASONS: dict[str, str] = {
     "template_deadline": "longest time a chat template may take to render",
     "backend": f"auto, {', '.join(BACKENDS)} or none",
     "model_folders": "folders searched for models besides the store and the known sources",
-    "threads": "engine threads; 0 means the physical cores this process may use",
+    "threads": "engine threads; 0 means the physical cores this process may use, fewer while other programs are busy",
     "speculation": "llama.cpp: answers that repeat their conversation are drafted from it, a few tokens at once",
     "loop_stop": "an answer that only repeats itself is ended, with a remark; false lets it run to its bound",
     "teach_tools_from": "parameters from which on a model whose template knows no tools is taught them in words",

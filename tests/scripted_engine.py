@@ -175,6 +175,11 @@ class ScriptedEngine(KeepsNothing):
             raise Aborted
 
     @property
+    def threads(self) -> int:
+        """Nothing computes."""
+        return 0
+
+    @property
     def image_encoder(self) -> None:
         """It has no vision."""
         return

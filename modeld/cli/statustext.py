@@ -114,5 +114,7 @@ def turn_text(turn: api.TurnResult) -> str:
     spent = (
         f"prefill {times.prefill_s:.1f} s, first token {times.first_token_s:.1f} s, {times.tokens_per_s:.1f} tokens/s"
     )
+    if times.threads:
+        spent += f" with {counted(times.threads, 'thread')}"
     looped = " (it repeated itself)" if turn.ended_by == "repetition" else ""
     return f"{turn.finish_reason}{by}{looped}: {counts}; " + "; ".join(part for part in (waits, spent) if part)

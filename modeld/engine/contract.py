@@ -222,6 +222,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def threads(self) -> int:
+        """How many threads compute a step now; 0 where nothing computes."""
+        ...
+
+    @property
     def image_encoder(self) -> ImageEncoder | None:
         """What images are shown to; None where the loaded model cannot see."""
         ...

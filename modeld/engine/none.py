@@ -44,6 +44,11 @@ class NoEngine(KeepsNothing):
         self._refuse()
 
     @property
+    def threads(self) -> int:
+        """Nothing computes."""
+        return 0
+
+    @property
     def image_encoder(self) -> None:
         """It has no vision."""
         return

@@ -33,6 +33,7 @@ def turn_line(client: str, result: TurnResult) -> str:
         first_token_s=times.first_token_s,
         decode_s=times.decode_s,
         tokens_per_s=times.tokens_per_s,
+        threads=times.threads,
         **({"ended_by": result.ended_by} if result.ended_by else {}),
     )
 

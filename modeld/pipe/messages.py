@@ -202,7 +202,7 @@ class Emitted(Message, tag="emitted", kw_only=True):
 class Done(Message, tag="done", kw_only=True):
     """End of a turn, warm, fill or embed. Seconds; `vectors` only for embed, `text` only for fill.
 
-    `ended_by` as in `TurnResult`.
+    `threads` as in `Timings`, `ended_by` as in `TurnResult`.
     `state_valid` false means that the engine could not prove its state good: close the slot.
     """
 
@@ -212,6 +212,7 @@ class Done(Message, tag="done", kw_only=True):
     prefill_s: float = 0.0
     first_token_s: float = 0.0
     decode_s: float = 0.0
+    threads: int = 0
     tool_calls: list[ToolCall] = []
     text: str = ""
     vectors: list[list[float]] = []

@@ -278,6 +278,7 @@ def turn_result(slot: Slot, request: ScheduledRequest, operation: Operation, don
             first_token_s=done.first_token_s,
             decode_s=done.decode_s,
             tokens_per_s=round(decoded / done.decode_s, 2) if done.decode_s > 0 else 0.0,
+            threads=done.threads,
         ),
         generation=operation.generation,
         num_ctx=operation.num_ctx,

@@ -294,6 +294,7 @@ class Run:
             prefill_s=self._prefill_s,
             first_token_s=self._first_token_s,
             decode_s=self._decode_s,
+            threads=self._engine.threads,
             state_valid=self._engine.valid() if self.cancelled else True,
         )
 

@@ -281,7 +281,10 @@ class Usage(Value, kw_only=True):
 
 
 class Timings(Value, kw_only=True):
-    """Seconds. `first_token_s` counts from the start of the engine's work on this turn."""
+    """Seconds. `first_token_s` counts from the start of the engine's work on this turn.
+
+    `threads`: how many computed at its end; 0 where the engine does not tell.
+    """
 
     queued_s: float = 0.0
     load_s: float = 0.0
@@ -289,6 +292,7 @@ class Timings(Value, kw_only=True):
     first_token_s: float = 0.0
     decode_s: float = 0.0
     tokens_per_s: float = 0.0
+    threads: int = 0
 
 
 class ToolCall(Value, kw_only=True):

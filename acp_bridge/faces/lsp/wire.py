@@ -467,7 +467,7 @@ class Usage(Outgoing, kw_only=True):
 
 
 class Timings(Outgoing, kw_only=True):
-    """Seconds, and tokens a second."""
+    """Seconds, and tokens a second. `threads`: how many computed at the end; 0 where nobody tells."""
 
     queued_s: float = 0.0
     load_s: float = 0.0
@@ -475,6 +475,7 @@ class Timings(Outgoing, kw_only=True):
     first_token_s: float = 0.0
     decode_s: float = 0.0
     tokens_per_s: float = 0.0
+    threads: int = 0
 
 
 class TurnResult(Outgoing, kw_only=True):

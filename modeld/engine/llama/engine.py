@@ -112,7 +112,7 @@ class LlamaEngine:
         memory = Memory(api, native.context, window=api.llama_model_n_swa(native.model), recurrent=recurrent)
         self._warm = WarmStore(memory, request.parked_bytes, fill=plan.fill)
         self._batch = Batch(api, plan.batch)
-        self._threads = Threads(api, native.context, plan)
+        self._threads = Threads(api, native.context, plan, fixed=request.threads > 0)
         if request.identity.projector and not embedding_only:
             opened = open_image_encoder(self._library_of(), native.model, plan, request.identity)
             self._image_encoder, self._notes = opened
@@ -153,6 +153,11 @@ class LlamaEngine:
     def special(self) -> SpecialTokens:
         """The vocabulary's marks."""
         return self._vocabulary_of().special
+
+    @property
+    def threads(self) -> int:
+        """As the contract says."""
+        return self._threads.count
 
     @property
     def image_encoder(self) -> ImageEncoder | None:
@@ -211,7 +216,7 @@ class LlamaEngine:
         def on_batch(count: int) -> bool:
             nonlocal seen
             seen += count
-            self._threads.computed(count)
+            self._threads.computed()
             progress(seen, total)
             return not self._abort
 
@@ -232,7 +237,7 @@ class LlamaEngine:
         if done := api.llama_decode(self._native_of().context, batch):
             self._refuse(done, lane, tokens)
         held.extend(tokens)
-        self._threads.computed(len(tokens))
+        self._threads.computed()
 
     def _refuse(self, done: int, lane: Lane, tokens: Sequence[int]) -> NoReturn:
         """Raise what the answer means, with the lane's books in order."""
@@ -289,7 +294,7 @@ class LlamaEngine:
                 self._refuse(done, lane, (token,))
             held.append(token)
             index = -1
-            self._threads.computed(1)
+            self._threads.computed()
 
     def _take_back(self, lane: Lane) -> None:
         """Cut off what was evaluated ahead and not sampled. Raises EngineFailed, with the lane empty."""

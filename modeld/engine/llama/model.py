@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from modeld.engine.contract import Aborted, AbortFlag, LoadRequest
-from modeld.engine.cpu_topology import engine_threads
 from modeld.engine.llama.library import Library, set_fields
 from modeld.engine.llama.memory import watch_abort
+from modeld.engine.processors.topology import engine_threads
 from modeld.engine.prompt_lookup import LONGEST
 from shared.catalog.identity import AUTO, RequestedIdentity
 from shared.errors import ModelLoadFailed

@@ -21,7 +21,6 @@ from modeld.engine.contract import (
     Purpose,
     SpecialTokens,
 )
-from modeld.engine.cpu_topology import engine_threads
 from modeld.engine.footprint import resident_bytes
 from modeld.engine.no_kv_parking import KeepsNothing
 from modeld.engine.openvino.convert import converted
@@ -33,6 +32,7 @@ from modeld.engine.openvino.planning import make_plan, refuse_unsupported
 from modeld.engine.openvino.vision.image_encoder import ImageEncoder
 from modeld.engine.openvino.vision.input_embeddings import Rows, takes_rows
 from modeld.engine.openvino.vocabulary import Vocabulary
+from modeld.engine.processors.topology import engine_threads
 from modeld.engine.required import required
 from modeld.output.grammar.call_grammar import any_arguments
 from modeld.output.grammar.values import Opened
@@ -168,6 +168,11 @@ class OpenVinoEngine(KeepsNothing):
         return tuple(warnings)
 
     # --- vocabulary ----------------------------------------------------------------------------
+
+    @property
+    def threads(self) -> int:
+        """As the contract says."""
+        return required(self._plan).threads
 
     @property
     def image_encoder(self) -> ImageEncoder | None:

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modeld.engine.contract import AbortFlag, Capabilities
-from modeld.engine.cpu_topology import cgroup_quota, physical_cores
 from modeld.engine.llama.lanes import WORTH_PARKING, Checkpoint, Lane, Parked, State, choose
 from modeld.engine.prefix import common_prefix
+from modeld.engine.processors.topology import cgroup_quota, physical_cores
 from modeld.pipe import exits
 from modeld.pipe.frames import BadFrame, frame, to_worker_reader
 from modeld.pipe.messages import Cancel, Count, Heartbeat
