@@ -46,11 +46,11 @@ mutants: ## whether their tests can fail: small changes, tried [ARGS="turn slot 
 
 # the table of measured budgets; REPORT=1 writes docs/performance.md
 bench: ## the measured budgets [ARGS="--report --peers"]
-	@$(RUN) scripts/prepare.py dev openvino llama && .venv/bin/python -m bench $(ARGS)
+	@$(RUN) scripts/prepare.py dev http openvino llama && .venv/bin/python -m bench $(ARGS)
 
 # the references made from the code, then the site: docs/_build/index.html
 docs: ## the reference pages from the code, then the site in docs/_build
-	@$(RUN) scripts/prepare.py dev docs mcp openvino remote && .venv/bin/python scripts/references.py \
+	@$(RUN) scripts/prepare.py dev docs http mcp openvino remote && .venv/bin/python scripts/references.py \
 	&& .venv/bin/python -m sphinx -q -W --keep-going -b html docs docs/_build && echo docs/_build/index.html
 
 # a release in dist/: the wheel, with the VS Code extension in it, and the source archive

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from anyio.abc import ByteStream
 
     from acp_bridge.core.core import Core
+    from acp_bridge.faces.http.gateway import Gateway
+    from acp_bridge.faces.http.options import HttpOptions
     from shared.paths import DataRoot
 
 
@@ -97,6 +99,51 @@ def serve_lsp(source: int, output: int) -> int:
     server = LspServer(core_of, root, settings, problem)
     anyio.run(_serve, server, source, output)
     return server.exit_code
+
+
+def make_gateway(root: DataRoot, settings: Settings, options: HttpOptions) -> Gateway:
+    """Everything behind the HTTP face, wired and not yet running: no conversations are kept."""
+    from acp_bridge.daemon.client import Daemon
+    from acp_bridge.daemon.records import Records, records_dialler
+    from acp_bridge.faces.http.gateway import Gateway
+    from acp_bridge.models.inventory import RecordedInventory
+    from acp_bridge.models.view import Models
+    from acp_bridge.providers.listcache import FILE_NAME, ListCache
+    from acp_bridge.providers.registry import Providers
+    from shared.clock import SystemClock
+    from shared.protocol import api
+    from shared.version import __version__
+
+    clock = SystemClock()
+    records = Records(root, settings)
+
+    def make_daemon(name: str) -> Daemon:
+        who = api.ClientInfo(name=name, version=__version__, pid=os.getpid())
+        return Daemon(records_dialler(records), settings, clock, lambda: who)
+
+    daemon = make_daemon("acp-bridge http")
+    return Gateway(
+        make_daemon=make_daemon,
+        models=Models(RecordedInventory(root, settings, records), daemon, settings, clock),
+        daemon=daemon,
+        providers=Providers(config_file(), ListCache(root.path / FILE_NAME)),
+        settings=settings,
+        clock=clock,
+        remote=frozenset(options.remote),
+        switch=options.switch,
+    )
+
+
+def serve_http(options: HttpOptions) -> int:
+    """Serve programs until a signal; gives the exit code. Raises the typed errors of the start."""
+    from acp_bridge.faces.http.process import HttpProcess
+
+    guard_streams()
+    root = data_root()
+    settings = load_settings(file=config_file())
+    process = HttpProcess(make_gateway(root, settings, options), options, root)
+    anyio.run(process.run)
+    return 0
 
 
 def _settings() -> tuple[Settings, ModeldError | None]:

@@ -16,7 +16,7 @@ LOG = ROOT / ".work" / "lock.log"
 HEAD = """# The versions this release was tested with: pip installs them for `make chat` and `make test`.
 # Made by `make lock`; the ranges that are allowed stand in pyproject.toml.
 """
-EXTRAS = "dev,docs,editor,llama,mcp,openvino,quality,remote"
+EXTRAS = "dev,docs,editor,http,llama,mcp,openvino,quality,remote"
 
 
 def main() -> int:

@@ -20,7 +20,7 @@ import editor
 from prepare import setup
 from steps import BIN, PYTHON, ROOT, StepFailed, captured, fail, say, shown
 
-REQUIRED = ("dev", "docs", "mcp", "openvino", "remote")
+REQUIRED = ("dev", "docs", "http", "mcp", "openvino", "remote")
 OPTIONAL = ("editor", "llama")
 PLATFORMS = ("linux", "darwin", "win32")
 #: Processes that share the tests, whole files each: one more than processors, since most of a test is waiting; each may

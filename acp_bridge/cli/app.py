@@ -1,4 +1,4 @@
-"""The commands of `acp-bridge` besides the face: chat, install, export, models, doctor.
+"""The commands of `acp-bridge` besides the face: chat, http, install, export, models, doctor.
 
 Exit codes are those of `shared.codes`, as modeld's are.
 """
@@ -31,6 +31,10 @@ def _run(options: argparse.Namespace) -> int:
         from acp_bridge.install.command import main as install
 
         return install(options)
+    if options.command == "http":
+        from acp_bridge.cli.http_command import http
+
+        return http(options)
     if options.command == "export":
         from acp_bridge.cli.export_command import export
 
@@ -69,6 +73,7 @@ def parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="command")
     commands.add_parser("acp", help="serve an editor that speaks ACP, on standard input and output")
     commands.add_parser("lsp", help="serve an editor that speaks LSP (VS Code), on standard input and output")
+    _http(commands.add_parser("http", help="serve programs that speak the OpenAI protocol, on this machine alone"))
     _chat(commands.add_parser("chat", help="ask a model one question from the terminal"))
     _install(commands.add_parser("install", help="add acp-bridge to an editor's settings, or remove it"))
     _export(commands.add_parser("export", help="a saved conversation as Markdown, or the list of them"))
@@ -80,6 +85,34 @@ def parser() -> argparse.ArgumentParser:
     completion = commands.add_parser("completion", help="print the shell completion script")
     completion.add_argument("shell", choices=SHELLS)
     return parser
+
+
+def _http(parser: argparse.ArgumentParser) -> None:
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--port",
+        type=int,
+        default=0,
+        metavar="N",
+        help="port on 127.0.0.1; the system chooses a free one when left out",
+    )
+    where.add_argument("--socket", metavar="FILE", help="a Unix socket (mode 0600) instead of a port")
+    key = parser.add_mutually_exclusive_group()
+    key.add_argument(
+        "--key-file", metavar="FILE", help="keep the key there between runs; it is made where there is none"
+    )
+    key.add_argument("--key-env", metavar="NAME", help="take the key from this environment variable")
+    parser.add_argument(
+        "--switch", action="store_true", help="switch models even if another client is using the loaded one"
+    )
+    parser.add_argument(
+        "--remote",
+        action="append",
+        default=[],
+        metavar="PROVIDER/MODEL",
+        help="also serve this model of a configured provider (may be repeated)",
+    )
+    parser.add_argument("--json", action="store_true", help="print where it listens as one JSON object")
 
 
 def _export(parser: argparse.ArgumentParser) -> None:

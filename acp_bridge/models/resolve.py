@@ -8,6 +8,7 @@ from typing import TypeVar
 from acp_bridge.models.picker import NOTHING, RemoteModel, nothing_reason
 from shared.errors import ModelNotFound, NoAvailableModel, NoSatisfactoryModel, RemoteNotPicked, ResolutionMiss
 from shared.protocol.api import LibraryRow
+from shared.text.words import NOT_IN_LIBRARY
 
 T = TypeVar("T")
 
@@ -33,7 +34,7 @@ def resolve(
             return row
     if wanted in ("", NOTHING):
         raise NoAvailableModel(reason=nothing_reason(reason, remotes), wanted=wanted)
-    raise NoSatisfactoryModel(wanted=wanted, reason=reason or "it is not in the library any more")
+    raise NoSatisfactoryModel(wanted=wanted, reason=reason or NOT_IN_LIBRARY)
 
 
 def checked_pick(value: object, offered: Sequence[str]) -> str:

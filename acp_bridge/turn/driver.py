@@ -39,6 +39,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     answers. `named` is the model that the request names, "" for the pick or the default. `run` names the hold of its
     tools.
 
+    `prompt` is a text to continue, in the place of the history. `hold_s`: how long the model is held for a program
+    that runs the tools itself.
+
     `exact`: a thinking level that the model lacks is an error; else it is reported, and the model uses its default.
     """
 
@@ -47,6 +50,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     named: str = ""
     params: api.Sampling = msgspec.field(default_factory=api.Sampling)
     conversation: str | None = None
+    prompt: str | None = None
+    hold_s: float = NEXT_TURN_S
     exact: bool = False
     allow_load: bool = True
     allow_switch: bool = True
@@ -118,7 +123,7 @@ class Driver:
                 return Ended(result=result, model=model.name)
             if tools.elsewhere:
                 self._lent = True
-                self._holds.begin(self._job.run, model, NEXT_TURN_S)
+                self._holds.begin(self._job.run, model, self._job.hold_s)
                 return Ended(result=result, model=model.name)
             self._holds.begin(self._job.run, model)
             if not await tools.run(result.tool_calls):
@@ -140,7 +145,8 @@ class Driver:
                 view, self._cancel, allow_switch=job.allow_switch
             )  # whether it supports images is known then
         tools = await self._equip(found, model)
-        if not isinstance(found, RemoteModel) and not found.has_template and history.begins:
+        chats = job.prompt is None
+        if not isinstance(found, RemoteModel) and not found.has_template and history.begins and chats:
             view.notice(BASE_MODEL.format(model=model.name))
         if history.new_images and not model.supports_images:
             view.notice(images_left_out_text(history.new_images, model.name))
@@ -193,6 +199,7 @@ class Driver:
             tools=tools.schemas,
             params=self._params,
             conversation=job.conversation,
+            prompt=job.prompt,
             allow_load=job.allow_load,
             allow_switch=job.allow_switch,
             consent=self._view.always_switch,

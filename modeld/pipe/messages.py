@@ -50,13 +50,17 @@ class Load(Message, tag="load", kw_only=True):
 
 
 class Turn(Message, tag="turn", kw_only=True):
-    """Render, ensure the prefix, prefill, decode. Answered by `Emitted`* then `Done` or `Failed`."""
+    """Render, ensure the prefix, prefill, decode. Answered by `Emitted`* then `Done` or `Failed`.
+
+    `prompt` is continued as it stands, in the place of messages.
+    """
 
     turn: int
     messages: list[dict[str, Any]]
     tools: list[dict[str, Any]]
     params: Sampling
     conversation: str | None = None
+    prompt: str | None = None
 
 
 class Warm(Message, tag="warm", kw_only=True):

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from modeld.template.message_parts import IMAGE, WORDS
+from shared.protocol.api import TurnParams
 from shared.protocol.faults import InvalidParams
 from shared.text.nesting import TOO_DEEP, too_deep
 
@@ -79,6 +80,14 @@ def require_conversation(messages: Sequence[dict[str, Any]], tools: Sequence[dic
         require_shallow(tool, f"$.tools[{index}]")
         # the bare function is accepted too
         _as(tool, _Tool if "function" in tool else _Function, f"$.tools[{index}]")
+
+
+def require_text_alone(params: TurnParams) -> None:
+    """Raises InvalidParams for a turn that continues a text and has none, or has messages or tools beside it."""
+    if not params.prompt:
+        raise InvalidParams(at="$.prompt", reason="a text to continue is needed")
+    if params.messages or params.tools:
+        raise InvalidParams(at="$.prompt", reason="it takes the place of messages and tools")
 
 
 def require_shallow(value: object, place: str) -> None:

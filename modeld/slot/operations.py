@@ -235,6 +235,7 @@ async def turn(slot: Slot, request: ScheduledRequest, entry: ModelEntry, params:
                 tools=params.tools,
                 params=bounded(params.params, operation.num_ctx, slot.settings),
                 conversation=params.conversation,
+                prompt=params.prompt,
             )
         )
         how = done.finish_reason

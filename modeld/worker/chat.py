@@ -100,6 +100,10 @@ class Chat:
             raise TemplateFailed(message="it ends with an image, where an answer should begin", index=at)
         return Prompt(self.with_bos(tokens), form, images)
 
+    def continued(self, text: str) -> Prompt:
+        """A text to go on with as it stands: no template, and no text in it is a special token."""
+        return Prompt(self.with_bos(self.ordinary(text)), OutputFormat())
+
     def call_lead(self, tools: Sequence[dict[str, Any]]) -> Lead | None:
         """How the template begins a call; None where it does not tell."""
         with self._guard.limits():

@@ -47,7 +47,7 @@ class TurnRunner:
         run = Run(self._engine, self._activity, job.turn, said)
         plan = self.plan(job)
         done = self._answer(run, plan, "turn", job.conversation)
-        if done.finish_reason in ("stop", "length") and not plan.images:
+        if done.finish_reason in ("stop", "length") and not plan.images and job.prompt is None:
             held = len(plan.tokens) + done.usage.generated - 1
             self.prefill_ahead.note(Ended(job=job, text=said.text, held=held, thinking=plan.thinking))
         return done
@@ -57,7 +57,7 @@ class TurnRunner:
         self._activity.enter("template", job.turn)
         tools, must = offered(job.params, job.tools), must_use_tools(job.params)
         thinking = job.params.thinking or ("off" if must else None)
-        prompt = self._chat.prompt(job.messages, job.tools, thinking)
+        prompt = self._prompt(job, thinking)
         budget = self._budget(prompt.tokens)
         grammar = tool_grammar(prompt.format, tools)
         if must and grammar is not None:
@@ -74,6 +74,11 @@ class TurnRunner:
             watch=None if job.params.loop_stop is False else RepetitionWatch(request_of(job.messages)),
             window_bound=options.max_tokens == budget and job.params.max_tokens != budget,
         )
+
+    def _prompt(self, job: Turn | EnsurePrefix, thinking: str | None) -> Prompt:
+        if isinstance(job, Turn) and job.prompt is not None:
+            return self._chat.continued(job.prompt)
+        return self._chat.prompt(job.messages, job.tools, thinking)
 
     def warm(self, job: Warm, send: Send) -> Done:
         """Bring a conversation's prefix into memory."""

@@ -10,7 +10,12 @@ from pathlib import Path
 from shared.backends import BACKENDS
 
 #: What each extra of the distribution brings: a tool that reinstalls must be informed of those that are there.
-EXTRAS = {**{name: each.package for name, each in BACKENDS.items()}, "mcp": "mcp", "remote": "httpx2"}
+EXTRAS = {
+    **{name: each.package for name, each in BACKENDS.items()},
+    "http": "uvicorn",
+    "mcp": "mcp",
+    "remote": "httpx2",
+}
 #: In the paths of environments that are made for one run (uvx, `pipx run`): gone when a cache is cleared.
 _FLEETING = ("/uv/archive-", "/uv/builds-", "\\uv\\cache\\", "/pipx/.cache/", "/archive-v0/")
 

@@ -256,11 +256,13 @@ class TurnParams(Fenced, kw_only=True):
 
     `messages` and `tools` have the chat-completion shape the templates are written for:
     `{role, content, reasoning_content?, tool_calls?, tool_call_id?, name?}` and
-    `{type: "function", function: {name, description, parameters}}`. `conversation` is a hint.
+    `{type: "function", function: {name, description, parameters}}`. `conversation` is a hint. `prompt` is a text in
+    the place of messages: it is continued as it stands, without a template.
     """
 
     model: str
     messages: list[dict[str, Any]]
+    prompt: str | None = None
     config: LoadConfig = msgspec.field(default_factory=LoadConfig)
     tools: list[dict[str, Any]] = []
     params: Sampling = msgspec.field(default_factory=Sampling)
@@ -424,6 +426,8 @@ class EmbedParams(Fenced, kw_only=True):
     config: LoadConfig = msgspec.field(default_factory=LoadConfig)
     allow_load: bool = False
     allow_switch: bool = False
+    on_busy: OnBusy = "fail"
+    wait_s: float | None = None
 
 
 class EmbedResult(Value, kw_only=True):

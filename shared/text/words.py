@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 START_MODELD = "start it with `modeld start`"
 #: So many lines of one kind are read; the rest is counted.
 FEW = 10
+#: Why a name means nothing, where nothing else is known of it.
+NOT_IN_LIBRARY = "it is not in the library any more"
 
 
 def counted(number: int, word: str) -> str:

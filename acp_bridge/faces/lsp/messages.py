@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from acp_bridge.faces.lsp import wire
+from acp_bridge.turn.messages import joined
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
@@ -22,11 +23,7 @@ def chat_messages(history: Sequence[wire.Message], *, supports_images: bool = Fa
     one role in a row are one (templates may refuse two), except of tools.
     """
     names = _call_names(history)
-    messages: list[dict[str, Any]] = []
-    for message in history:
-        for entry in _entries(message, names, supports_images):
-            _add(messages, entry)
-    return messages
+    return joined(entry for message in history for entry in _entries(message, names, supports_images))
 
 
 def chat_tools(tools: Sequence[wire.Tool]) -> list[dict[str, Any]]:
@@ -104,16 +101,3 @@ def _content(parts: Sequence[wire.MessagePart], supports_images: bool) -> str | 
 def _call(part: wire.CallPart) -> dict[str, Any]:
     arguments = _ENCODER.encode(part.input).decode()
     return {"id": part.id, "type": "function", "function": {"name": part.name, "arguments": arguments}}
-
-
-def _add(messages: list[dict[str, Any]], entry: dict[str, Any]) -> None:
-    last = messages[-1] if messages else {"role": ""}
-    both_text = isinstance(last.get("content"), str) and isinstance(entry["content"], str)
-    if last["role"] != entry["role"] or entry["role"] == "tool" or not both_text:
-        messages.append(entry)
-        return
-    joiner = "\n\n" if last["content"] and entry["content"] and entry["role"] != "assistant" else ""
-    merged = {**last, **entry, "content": f"{last['content']}{joiner}{entry['content']}"}
-    if "tool_calls" in last:
-        merged["tool_calls"] = [*last["tool_calls"], *entry.get("tool_calls", [])]
-    messages[-1] = merged

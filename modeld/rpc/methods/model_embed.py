@@ -16,13 +16,17 @@ if TYPE_CHECKING:
 
 
 async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.EmbedResult:
-    """Raises ModelBusy while the slot is in use, ModelSwitchRequired without `allow_switch`."""
+    """Raises ModelBusy while the slot is in use (unless it waits), ModelSwitchRequired without `allow_switch`."""
     params = call.params(api.EmbedParams)
     await daemon.own()
     entry = await daemon.slot.find(params.model)
     stopper = Stopper(daemon.slot, call)
     permission = Permission(
-        load=params.allow_load or params.allow_switch, switch=params.allow_switch, consent=True, on_busy="fail"
+        load=params.allow_load or params.allow_switch,
+        switch=params.allow_switch,
+        consent=True,
+        on_busy=params.on_busy,
+        wait_s=params.wait_s,
     )
     return await daemon.slot.scheduler.submit(
         "embed",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeld.rpc.checks import require_conversation, require_shallow
+from modeld.rpc.checks import require_conversation, require_shallow, require_text_alone
 from modeld.rpc.streaming import Stopper
 from modeld.slot import operations
 from modeld.slot.scheduler import Permission
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.TurnResult:
     """Streams `session/event`; a cancel answers with the final event, not with an error."""
     params = call.params(api.TurnParams)
-    require_conversation(params.messages, params.tools)
+    if params.prompt is None:
+        require_conversation(params.messages, params.tools)
+    else:
+        require_text_alone(params)
     require_shallow(params.params.json_schema, "$.params.json_schema")
     stopper = Stopper(daemon.slot, call)
     await daemon.own()

@@ -11,7 +11,7 @@ from shared.catalog.advertised.servable import refusal, served_by, supports_imag
 from shared.catalog.entry import ModelEntry
 from shared.diagnosis.remedy import install_command
 from shared.protocol.api import LibraryRow, RowAction, RowState, Status
-from shared.text.words import START_MODELD, used_by
+from shared.text.words import NOT_IN_LIBRARY, START_MODELD, used_by
 
 #: What may be done in each state. "away" is the gap while modeld restarts, "stopped" after a stop and
 #: past the grace, "switch" a model that is not loaded while another one is.
@@ -105,7 +105,7 @@ def missing_reason(name: str, entries: Sequence[ModelEntry], live: Live) -> str:
     """Why a remembered pick is not among the picker's rows. Call it only when it is not."""
     entry = next((entry for entry in entries if entry.name == name), None)
     if entry is None:
-        return "it is not in the library any more"
+        return NOT_IN_LIBRARY
     if entry.digest in live.rejected:
         return live.rejected[entry.digest]
     if entry.problem:

@@ -24,7 +24,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 #: What may not be in memory after initialize: each costs more than the whole start may.
 HEAVY = [
     "pygls", "lsprotocol", "pydantic", "httpx2", "httpx", "rich", "sqlite3", "openai", "mcp", "numpy", "llama_cpp",
-    "openvino", "jsonrpcclient", "psutil", "tomllib", "argparse", "email", "http", "shared.catalog.library",
+    "openvino", "jsonrpcclient", "psutil", "tomllib", "starlette", "uvicorn", "h11", "argparse",
+    "email", "http", "shared.catalog.library",
     "acp_bridge.core.core", "acp_bridge.conversations.store",
 ]  # fmt: skip
 

@@ -196,6 +196,7 @@ async def test_restart_is_the_same_process_and_a_new_instance(models: DataRoot) 
 HEAVY = (
     "argparse", "logging.handlers", "sqlite3", "psutil", "tomllib", "platformdirs", "llama_cpp", "openvino",
     "openvino_genai", "numpy", "jinja2", "httpx2", "mcp", "pygls", "lsprotocol", "pydantic", "jsonrpcclient",
+    "starlette", "uvicorn", "h11",
 )  # fmt: skip
 
 

@@ -1,8 +1,11 @@
-"""No command opens a network port: this machine's web pages and other users have nothing to knock at."""
+"""No command opens a network port but `acp-bridge http`, and that one on loopback: this machine's web pages and other
+users have nothing else to knock at.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -63,9 +66,22 @@ def test_no_command_opens_a_port(data_root: DataRoot, tmp_path: Path) -> None:
             )
             assert done.returncode == 0 or words[1] == "doctor", (words, done.stdout, done.stderr)
             assert ports_of(data_root) == []
+        assert log.read_text() == ""
+        listens(environ, log)
     finally:
         subprocess.run([sys.executable, "-P", "-m", "modeld", "stop"], env=environ, capture_output=True, check=False)
-    assert log.read_text() == ""
+
+
+def listens(environ: dict[str, str], log: Path) -> None:
+    """The one command that does: on one port, of the loopback interface, while it runs."""
+    command = [sys.executable, "-P", "-m", "acp_bridge", "http", "--json"]
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        port = json.loads(process.stdout.readline())["url"].rpartition(":")[2].removesuffix("/v1")
+        found = [each.laddr for each in psutil.Process(process.pid).net_connections(kind="inet")]
+        process.terminate()
+    assert [(each.ip, str(each.port)) for each in found] == [("127.0.0.1", port)]
+    assert log.read_text().splitlines()[0].startswith("socket.bind (('127.0.0.1', 0),)"), log.read_text()
 
 
 def ports_of(root: DataRoot) -> list[str]:

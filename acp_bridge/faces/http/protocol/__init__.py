@@ -1,0 +1,1 @@
+"""The OpenAI protocol as values: what comes in, what goes out, and errors. Pure."""
