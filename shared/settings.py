@@ -7,6 +7,7 @@ The docs page and the checks are made from this table. Precedence: command-line 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -132,6 +133,8 @@ REASONS: dict[str, str] = {
     "keep_conversations": "saved conversations kept, the newest first; 0 means all",
 }
 
+#: One folder of a list with colons between, or an address, which has colons of its own (and is told to be no folder).
+_FOLDER = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://[^/]*(?:/[^:]*)?|[^:]+")
 _LEAST: dict[str, float] = {"lease_ttl": 1.0, "queue_limit": 1, "reaper_samples": 1, "message_limit": 1024}
 BACKEND_CHOICES = ("auto", *BACKENDS, "none")
 _TYPES = get_type_hints(Settings)
@@ -177,7 +180,7 @@ def _check(name: str, value: Any, source: str) -> Any:
     if name not in _TYPES:
         raise SettingInvalid(name=_shown(name), source=source, reason="no such setting")
     if name == "model_folders" and isinstance(value, str):
-        value = [part for part in value.split(os.pathsep) if part]
+        value = _FOLDER.findall(value) if os.pathsep == ":" else [part for part in value.split(os.pathsep) if part]
     try:
         checked = msgspec.convert(value, _TYPES[name], strict=False)
     except msgspec.ValidationError as error:

@@ -65,7 +65,7 @@ class NoRecords:
 
     def hint(self, model: str) -> None: ...
 
-    async def config(self, model: str) -> api.LoadConfig:
+    async def config(self, model: str, aliases: Sequence[str] = ()) -> api.LoadConfig:
         return self.configs.get(model, api.LoadConfig())
 
     def audit(self, kind: str, client: str, detail: dict[str, object]) -> None:

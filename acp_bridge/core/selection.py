@@ -44,7 +44,7 @@ class Selection:
             return
         if value not in self.picker(live).values():
             await self._models.first_look(value)  # a pick may come before it
-        name = checked_pick(value, self.picker(live).values())
+        name = checked_pick(value, self.picker(live).values(), self._models.rows)
         live.conversation.model = name
         live.recorder.touch()
         self._store.remember(live.conversation.cwd, name, self._clock.wall())

@@ -68,6 +68,12 @@ def is_remote(name: str) -> bool:
     return "/" in name
 
 
+def row_called(name: str, rows: Sequence[LibraryRow]) -> LibraryRow | None:
+    """The row of this name, else the one that was called so before: a pick outlives a change of names."""
+    by_name = next((row for row in rows if row.name == name), None)
+    return by_name or next((row for row in rows if name in row.aliases), None)
+
+
 def current_model(pick: str, default: str) -> str:
     """What answers where a request names no model: the pick, else the local default, else NOTHING.
 
@@ -97,6 +103,8 @@ def build_picker(
     marked with the reason, and stays current. Where nothing answers, a row that says why is the first and current.
     """
     chat = [row for row in rows if not row.embedding_only]
+    picked = row_called(pick, rows)
+    pick = pick if picked is None else picked.name
     current = current_model(pick, default if default in [row.name for row in chat] else "")
     groups = []
     if current == NOTHING:

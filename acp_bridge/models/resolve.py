@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from acp_bridge.models.picker import NOTHING, RemoteModel, nothing_reason
+from acp_bridge.models.picker import NOTHING, RemoteModel, nothing_reason, row_called
 from shared.errors import ModelNotFound, NoAvailableModel, NoSatisfactoryModel, RemoteNotPicked, ResolutionMiss
 from shared.protocol.api import LibraryRow
 from shared.text.words import NOT_IN_LIBRARY
@@ -27,20 +27,25 @@ def resolve(
             if wanted != pick:
                 raise RemoteNotPicked(model=wanted, provider=remote.provider)
             return remote
-    for row in rows:
-        if row.name == wanted:
-            if row.state in ("not servable", "rejected"):
-                raise NoSatisfactoryModel(wanted=wanted, reason=row.reason or row.state)
-            return row
+    row = row_called(wanted, rows)
+    if row is not None:
+        if row.state in ("not servable", "rejected"):
+            raise NoSatisfactoryModel(wanted=wanted, reason=row.reason or row.state)
+        return row
     if wanted in ("", NOTHING):
         raise NoAvailableModel(reason=nothing_reason(reason, remotes), wanted=wanted)
     raise NoSatisfactoryModel(wanted=wanted, reason=reason or NOT_IN_LIBRARY)
 
 
-def checked_pick(value: object, offered: Sequence[str]) -> str:
-    """A value that an editor wants to set. Raises ModelNotFound with near names, or for what is no name."""
-    if isinstance(value, str) and value in offered:
-        return value
+def checked_pick(value: object, offered: Sequence[str], rows: Sequence[LibraryRow] = ()) -> str:
+    """A value that an editor wants to set, under its name of now: a name that one of the `rows` had before means that
+    one. Raises ModelNotFound with near names, or for what is no name.
+    """
+    if isinstance(value, str):
+        row = row_called(value, rows)
+        name = value if row is None else row.name
+        if name in offered:
+            return name
     from shared.catalog.names import nearest  # only for a mistake
 
     raise ModelNotFound(requested=str(value), near=nearest(str(value), offered))

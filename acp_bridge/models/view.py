@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from acp_bridge.models.picker import RemoteModel, is_remote
+from acp_bridge.models.picker import RemoteModel, is_remote, row_called
 from acp_bridge.models.resolve import HealDebounce
 from shared.protocol import api
 
@@ -140,15 +140,15 @@ class Models:
     def default(self) -> str:
         """The model of a conversation in which nobody picked yet: the one active last, else the first made for chat."""
         chat = [row for row in self.rows if not row.embedding_only]
-        last = self._advertised.last_active
-        if last in [row.name for row in chat]:
-            return last
+        last = row_called(self._advertised.last_active, chat)
+        if last is not None:
+            return last.name
         best = [row for row in chat if row.has_template] or chat
         return best[0].name if best else ""
 
     def row(self, name: str) -> api.LibraryRow | None:
         """The advertised row of a model."""
-        return next((row for row in self.rows if row.name == name), None)
+        return row_called(name, self.rows)
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """`listener` runs after each change of the rows or the state."""

@@ -24,7 +24,7 @@ async def describe(slot: Slot, params: api.DescribeParams) -> api.ModelInfo:
     plan: api.MemoryPlan | None = None
     warnings: list[str] = []
     try:
-        config = merged(params.config, await slot.records.config(entry.name))
+        config = merged(params.config, await slot.records.config(entry.name, entry.aliases))
         plan = await slot.loads.planner.plan(entry, identity_of(entry, config, slot.backend))
     except ModeldError as error:
         warnings.append(error.message)

@@ -83,7 +83,7 @@ class Loads:
             entry = await request.unless_stopped(
                 lambda: anyio.to_thread.run_sync(slot.lookup.checked, named, abandon_on_cancel=True)
             )
-        kept = await slot.records.config(entry.name)
+        kept = await slot.records.config(entry.name, entry.aliases)
         target = identity_of(entry, merged(config, kept), slot.backend)
         state = slot.machine.state
         if joining and state.load is not None:

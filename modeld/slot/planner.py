@@ -19,6 +19,7 @@ from modeld.slot.request import footprint_key
 from shared.catalog.advertised import fit
 from shared.errors import UnsupportedFeature
 from shared.protocol import api
+from shared.system.foreign import ask
 
 if TYPE_CHECKING:
     from modeld.slot.driver import Slot
@@ -104,6 +105,6 @@ def _line(contexts: tuple[int, int], low: int, high: int) -> policy.Line:
 
 def _sizes_of(paths: Sequence[str]) -> int:
     try:
-        return sum(Path(path).stat().st_size for path in paths)
+        return sum(ask(path, Path(path).stat).st_size for path in paths)
     except OSError as error:
         raise UnsupportedFeature(feature=f"a file that is not there ({error.filename})") from error

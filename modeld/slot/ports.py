@@ -77,8 +77,8 @@ class Records(Protocol):
         """The last active model, for people; never trusted."""
         ...
 
-    async def config(self, model: str) -> LoadConfig:
-        """The settings kept for a model."""
+    async def config(self, model: str, aliases: Sequence[str] = ()) -> LoadConfig:
+        """The settings kept for a model, else those kept under another of its names."""
         ...
 
     def audit(self, kind: str, client: str, detail: dict[str, object]) -> None:

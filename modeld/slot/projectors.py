@@ -14,6 +14,7 @@ import msgspec
 
 from shared.catalog.entry import ModelEntry
 from shared.catalog.multi_graph import projector_path
+from shared.system.foreign import ask
 
 Signature = tuple[int, int, int] | None
 
@@ -21,7 +22,7 @@ Signature = tuple[int, int, int] | None
 def signature(path: str) -> Signature:
     """Changes with the file; None where it cannot be looked at."""
     try:
-        facts = os.stat(path)
+        facts = ask(path, lambda: os.stat(path))
     except OSError:
         return None
     return facts.st_ino, facts.st_size, facts.st_mtime_ns

@@ -36,7 +36,7 @@ def identity_of(entry: ModelEntry, config: LoadConfig, backend: str) -> Requeste
         path=entry.path,
         copies=entry.copies,
         min_ctx=config.min_ctx,
-        adapters=tuple(config.adapters),
+        adapters=tuple(dict.fromkeys((*entry.adapters, *config.adapters))),
         projector=projector_path(entry) if supports_images(entry, backend) else "",
         **fields,  # type: ignore[arg-type]
     )

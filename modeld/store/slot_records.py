@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
@@ -98,8 +98,15 @@ class StoreRecords:
         """See Records."""
         self._later(lambda: self._store.set_hint(HINT_MODEL, model))
 
-    async def config(self, model: str) -> LoadConfig:
+    async def config(self, model: str, aliases: Sequence[str] = ()) -> LoadConfig:
         """See Records."""
+        for name in (model, *aliases):
+            kept = await self._config(name)
+            if kept != LoadConfig():
+                return kept
+        return LoadConfig()
+
+    async def _config(self, model: str) -> LoadConfig:
         if model not in self._configs:
             try:
                 text = await self._store.hint(_CONFIG_PREFIX + model)

@@ -8,12 +8,11 @@ or of another version reads as empty. Rows are valid only while their signature 
 from __future__ import annotations
 
 import hashlib
-import os
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from shared.catalog.fingerprint import long_path
 from shared.catalog.group import FileRecord
 from shared.catalog.scan import Candidate
 from shared.system import private
@@ -23,13 +22,14 @@ MAX_BYTES = 64 * 1024 * 1024
 
 
 class CacheContent(msgspec.Struct, kw_only=True):
-    """Records by file, the candidates of the last pass in order, and the names given so far
-    (`names.path_key` and `digest_key` to name).
+    """Records by file, the candidates of the last pass in order, the names given so far
+    (`names.path_key` and `digest_key` to name), and those that models had before, with their keys.
     """
 
     files: dict[str, FileRecord] = {}
     last: list[Candidate] = []
     names: dict[str, str] = {}
+    former: dict[str, str] = {}
 
 
 def read(path: Path) -> CacheContent:
@@ -54,10 +54,12 @@ def write(path: Path, content: CacheContent) -> None:
     private.write(path, data)
 
 
-def merged(ours: dict[str, FileRecord], stored: dict[str, FileRecord]) -> dict[str, FileRecord]:
+def merged(
+    ours: dict[str, FileRecord], stored: dict[str, FileRecord], gone: Callable[[str], bool]
+) -> dict[str, FileRecord]:
     """Our records and those of other processes: what is read further, or has a checksum, wins.
 
-    Files that are gone are dropped.
+    Files that are `gone` are dropped.
     """
     files = dict(stored)
     for path, record in ours.items():
@@ -68,4 +70,4 @@ def merged(ours: dict[str, FileRecord], stored: dict[str, FileRecord]) -> dict[s
                 files[path] = other
             if other.sha256 and not record.sha256:
                 files[path] = msgspec.structs.replace(files[path], sha256=other.sha256)
-    return {path: record for path, record in files.items() if os.path.exists(long_path(path))}
+    return {path: record for path, record in files.items() if not gone(path)}

@@ -96,11 +96,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ModelEntry(Facts, frozen=True, kw_only=True, omit_defaults=True):
     """One model of the library.
 
-    `path` is the file an engine opens (of a split model the first shard, of OpenVINO the folder);
-    `shards` all weight files in order, `projector` the vision part, `available_adapters` LoRA files of
-    the same architecture beside it, `copies` other places with the same content. `backends` can serve
-    it; `reasons` says for the others why not. `source` names the place it was found in, `own` whether
-    we wrote it. `problem` is "" or why it cannot be used.
+    `path` is the file an engine opens (of a split model the first shard, of OpenVINO the folder); `shards` all weight
+    files in order, `projector` the vision part, `adapters` LoRA files that belong to it (of an Ollama tag),
+    `available_adapters` those of the same architecture beside it, `copies` other places with the same content,
+    `aliases` other names it answers to (those it had before, further tags of the same weights). `backends` can serve
+    it; `reasons` says for the others why not. `source` names the place it was found in, `own` whether we wrote it.
+    `problem` is "" or why it cannot be used.
     """
 
     name: str
@@ -111,8 +112,10 @@ class ModelEntry(Facts, frozen=True, kw_only=True, omit_defaults=True):
     sha256: str = ""
     shards: tuple[str, ...] = ()
     projector: str = ""
+    adapters: tuple[str, ...] = ()
     available_adapters: tuple[str, ...] = ()
     copies: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
     backends: tuple[str, ...] = ()
     reasons: dict[str, str] = {}
     own: bool = False
@@ -125,8 +128,8 @@ class ModelEntry(Facts, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Every file that makes the model: shards (or the folder), then the projector."""
-        return (self.shards or (self.path,)) + ((self.projector,) if self.projector else ())
+        """Every file that makes the model: shards (or the folder), the projector, adapters of its own."""
+        return (self.shards or (self.path,)) + ((self.projector,) if self.projector else ()) + self.adapters
 
     def facts(self) -> dict[str, Any]:
         """Plain values for the worker (`Load.model`); `entry_from_facts` reads them back."""

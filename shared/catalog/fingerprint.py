@@ -7,6 +7,8 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
+from shared.system.foreign import progressed
+
 WHOLE = 1024 * 1024
 HEAD = 64 * 1024
 SAMPLE = 4 * 1024
@@ -46,6 +48,7 @@ def checksum(path: str, stopped: Callable[[], bool] = lambda: False) -> str | No
         while count := file.readinto(buffer):
             if stopped():
                 return None
+            progressed()
             digest.update(view[:count])
             _forget(file.fileno(), done, count)
             done += count
@@ -64,6 +67,7 @@ def _exactly(read: Callable[[int], bytes | None], count: int) -> bytes:
     parts = []
     while count > 0:
         part = read(count)
+        progressed()
         if not part:
             raise OSError("the file became shorter while it was read")
         parts.append(part)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -16,6 +18,7 @@ from shared.catalog.scan import Candidate
 from shared.catalog.sources import RANK
 from shared.text.shown import NAME_MOST, one_line
 
+_PROJECTOR_WORD = re.compile(r"(?:^|[-.])(?:mmproj|fp?16|fp?32|bf16|q8_0|vision)(?=[-.]|$)")
 _PROJECTOR_ORDER = ("F16", "BF16", "Q8_0", "F32")
 
 
@@ -44,38 +47,95 @@ class Found(msgspec.Struct, frozen=True):
     record: FileRecord
 
 
-def entries(found: Iterable[Found], known: Mapping[str, str], own: frozenset[str] = frozenset()) -> list[ModelEntry]:
-    """The library's rows, named and in a stable order (by name)."""
+class Draft(msgspec.Struct, frozen=True):
+    """A model before it is named: the base of its name, its entry, the candidate it begins with, and its copies."""
+
+    base: str
+    entry: ModelEntry
+    candidate: Candidate
+    copies: tuple[Draft, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """What is unique among drafts: tags of Ollama's may share a blob."""
+        shared = self.entry.source == "ollama"
+        return f"{self.candidate.group}\n{self.entry.path}" if shared else self.entry.path
+
+
+def entries(
+    found: Iterable[Found],
+    known: Mapping[str, str],
+    own: frozenset[str] = frozenset(),
+    former: Mapping[str, str] = MappingProxyType({}),
+) -> list[ModelEntry]:
+    """The library's rows, named and in a stable order (by name). `former`: see `names.renamed`."""
     by_group: dict[str, list[Found]] = {}
     for item in found:
         by_group.setdefault(item.candidate.group, []).append(item)
-    drafts: list[tuple[str, ModelEntry]] = []
+    drafts: list[Draft] = []
     for group in by_group.values():
         drafts.extend(_group(group))
-    drafts.sort(key=lambda draft: (RANK.get(draft[1].source, 9), draft[1].path, draft[0]))
+    drafts.sort(key=_order)
     merged = _without_copies(drafts)
-    also = {entry.path: _other_names(entry, drafts, known) for _, entry in merged}
-    given = names.assign(((entry.path, base, entry.digest) for base, entry in merged), known, also)
-    named = [_finish(entry, given[entry.path], own) for _, entry in merged]
+    given = names.assign([_wanted(draft, known) for draft in merged], known)
+    before: dict[str, list[str]] = {}
+    for name, key in former.items():
+        before.setdefault(key, []).append(name)
+    taken = set(given.values())
+    named = []
+    for draft in merged:
+        aliases = [name for name in _aliases(draft, before) if name not in taken]
+        taken.update(aliases)
+        named.append(_finish(draft, given[draft.key], own, tuple(aliases)))
     return sorted(named, key=lambda entry: entry.name)
 
 
-def _other_names(entry: ModelEntry, drafts: Iterable[tuple[str, ModelEntry]], known: Mapping[str, str]) -> list[str]:
+def _order(draft: Draft) -> tuple[int, bool, bool, str, str]:
+    """Who keeps the plain name, and stands for its copies: what is current and no more than its weights."""
+    candidate = draft.candidate
+    rank = RANK.get(draft.entry.source, 9)
+    return rank, bool(candidate.revision), not candidate.plain, draft.entry.path, draft.base
+
+
+def _wanted(draft: Draft, known: Mapping[str, str]) -> names.Wanted:
+    entry, candidate = draft.entry, draft.candidate
+    return names.Wanted(
+        path=draft.key,
+        base=draft.base,
+        digest=entry.digest,
+        also=_other_bases(draft, known),
+        marks=names.marks(candidate.origin),
+        fixed=candidate.revision,
+    )
+
+
+def _other_bases(draft: Draft, known: Mapping[str, str]) -> tuple[str, ...]:
     """Under which other names this content may be known: a pulled copy comes first from now on, and what was picked
-    stays picked, also when the copy that gave the name is cleared away. An Ollama blob is named by its tag alone.
+    stays picked, also when the copy that gave the name is cleared away. An Ollama blob is named by its tags alone, and
+    a name that says nothing is not kept.
     """
-    copies = frozenset(entry.copies)
-    found = [base for base, draft in drafts if draft.path in copies] if copies else []
+    entry = draft.entry
+    found = [copy.base for copy in draft.copies]
     name = known.get(names.path_key(entry.path))
     if entry.source != "ollama" and name is not None and name == known.get(names.digest_key(entry.digest)):
         found.append(name.partition("@")[0])
-    return found
+    return tuple(base for base in found if not names.is_generic(base))
+
+
+def _aliases(draft: Draft, before: Mapping[str, Sequence[str]]) -> list[str]:
+    """Other names: of its copies, of its tags in full, and those that it had."""
+    found = []
+    for one in (draft, *draft.copies):
+        found += [one.base, *(names.base_name(alias) for alias in one.candidate.aliases)]
+    for key in (names.digest_key(draft.entry.digest), names.path_key(draft.entry.path)):
+        found += before.get(key, ())
+    return list(dict.fromkeys(found))
 
 
 def single(parts: list[Found], before: ModelEntry) -> ModelEntry:
     """The entry recreated from the parts of `before`, which keeps its name and its neighbours."""
     faults = [part.record.fault for part in parts if part.record.fault]
-    entry = _entry(before.title, parts, faults[0] if faults else "")
+    entry = _adapted(_entry(before.title, parts, faults[0] if faults else ""), before.adapters)
     return msgspec.structs.replace(
         entry,
         name=before.name,
@@ -85,16 +145,17 @@ def single(parts: list[Found], before: ModelEntry) -> ModelEntry:
         vision=before.vision,
         available_adapters=before.available_adapters,
         copies=before.copies,
+        aliases=before.aliases,
         own=before.own,
     )
 
 
-def _group(group: list[Found]) -> list[tuple[str, ModelEntry]]:
-    """(base name, entry) of every model of one folder or manifest."""
+def _group(group: list[Found]) -> list[Draft]:
+    """Every model of one folder or manifest."""
     projectors = [item for item in group if item.record.facts.kind == "projector" or item.candidate.role == "projector"]
     adapters = [item for item in group if item.record.facts.kind == "adapter"]
     used = {item.candidate.path for item in projectors}
-    models: list[tuple[str, ModelEntry]] = []
+    models: list[Draft] = []
     paired: set[str] = set()
     rest = [item for item in group if item.candidate.path not in used]
     alike = _split_parts(rest)
@@ -108,16 +169,42 @@ def _group(group: list[Found]) -> list[tuple[str, ModelEntry]]:
             entry = msgspec.structs.replace(
                 entry, projector=projector, vision=bool(projector), available_adapters=tuple(sorted(same))
             )
-        models.append((base, entry))
+        models.append(Draft(base, _tagged(entry, adapters), parts[0].candidate))
     for item in projectors:
-        if item.candidate.path not in paired and not any(entry.kind == "model" for _, entry in models):
-            models.append((_base(item), _entry(_written(item), [item], "")))
-    return models
+        if item.candidate.path not in paired and not any(draft.entry.kind == "model" for draft in models):
+            models.append(Draft(_base(item), _entry(_written(item), [item], ""), item.candidate))
+    return [draft for draft in models if draft.candidate.role != "adapter" or len(models) == 1]
+
+
+def _tagged(entry: ModelEntry, adapters: Sequence[Found]) -> ModelEntry:
+    """A tag of Ollama's that puts adapters over its model means both, or cannot be used."""
+    layers = [item for item in adapters if item.candidate.role == "adapter"]
+    if not layers or entry.kind != "model" or entry.problem:
+        return entry
+    faults = [item.record.fault for item in layers if item.record.fault]
+    others = {item.record.facts.architecture for item in layers} - {entry.architecture}
+    if faults or others:
+        reason = faults[0] if faults else f"it is for {', '.join(sorted(others))}, the model is {entry.architecture}"
+        return msgspec.structs.replace(entry, problem=f"its adapter cannot be used: {reason}", backends=(), reasons={})
+    return _adapted(entry, tuple(item.candidate.path for item in layers))
+
+
+def _adapted(entry: ModelEntry, adapters: tuple[str, ...]) -> ModelEntry:
+    """The model with these adapters over it, which llama.cpp alone can do."""
+    if not adapters or entry.problem:
+        return entry
+    able = tuple(backend for backend in entry.backends if backend == "llama")
+    refused = {
+        backend: "it does not apply adapters, and this tag has one" for backend in entry.backends if backend != "llama"
+    }
+    return msgspec.structs.replace(entry, adapters=adapters, backends=able, reasons={**entry.reasons, **refused})
 
 
 def _written(item: Found) -> str:
     """The name as its place writes it."""
-    return item.candidate.hint or PurePath(item.candidate.path).stem
+    stem = PurePath(item.candidate.path).stem
+    part = names.split_stem(stem)
+    return item.candidate.hint or names.readable(part[0] if part and part[2] == 1 else stem, item.candidate.origin)
 
 
 def _base(item: Found) -> str:
@@ -140,7 +227,8 @@ def _split_parts(group: Sequence[Found]) -> list[tuple[str, list[Found], str]]:
         parts = [numbered[number] for number in sorted(numbered)]
         problem = f"part {missing[0]} of {count} is missing" if missing else ""
         faults = [part.record.fault for part in parts if part.record.fault]
-        single.append((stem, parts, problem or (faults[0] if faults else "")))
+        written = names.readable(stem, parts[0].candidate.origin)
+        single.append((written, parts, problem or (faults[0] if faults else "")))
     return single
 
 
@@ -226,28 +314,34 @@ def _one_family(entry: ModelEntry, models: int) -> bool:
 
 def _bare(name: str) -> str:
     """A projector's name without the words that only say what it is."""
-    words = [word for word in name.split("-") if word not in ("mmproj", "f16", "f32", "bf16", "q8_0", "vision")]
-    return "-".join(words)
+    return _PROJECTOR_WORD.sub("", name).strip("-.")
 
 
 def _rank(quantization: str) -> int:
     return _PROJECTOR_ORDER.index(quantization) if quantization in _PROJECTOR_ORDER else len(_PROJECTOR_ORDER)
 
 
-def _without_copies(drafts: list[tuple[str, ModelEntry]]) -> list[tuple[str, ModelEntry]]:
-    kept: list[tuple[str, ModelEntry]] = []
-    by_digest: dict[str, int] = {}
-    for base, entry in drafts:
-        at = by_digest.get(entry.digest) if entry.digest and not entry.problem else None
-        if at is not None and not _differ(kept[at][1], entry):
-            first = kept[at][1]
-            if entry.path != first.path and entry.path not in first.copies:
-                kept[at] = (kept[at][0], msgspec.structs.replace(first, copies=(*first.copies, entry.path)))
+def _without_copies(drafts: list[Draft]) -> list[Draft]:
+    kept: list[Draft] = []
+    by_digest: dict[tuple[str, ...], int] = {}
+    for draft in drafts:
+        entry = draft.entry
+        content = (entry.digest, *entry.adapters)
+        at = by_digest.get(content) if entry.digest and not entry.problem else None
+        if at is not None and not _differ(kept[at].entry, entry):
+            kept[at] = _with_copy(kept[at], draft)
             continue
         if entry.digest and not entry.problem:
-            by_digest.setdefault(entry.digest, len(kept))
-        kept.append((base, entry))
+            by_digest.setdefault(content, len(kept))
+        kept.append(draft)
     return kept
+
+
+def _with_copy(first: Draft, copy: Draft) -> Draft:
+    entry = first.entry
+    if copy.entry.path != entry.path and copy.entry.path not in entry.copies:
+        entry = msgspec.structs.replace(entry, copies=(*entry.copies, copy.entry.path))
+    return msgspec.structs.replace(first, entry=entry, copies=(*first.copies, copy))
 
 
 def _differ(one: ModelEntry, other: ModelEntry) -> bool:
@@ -255,13 +349,17 @@ def _differ(one: ModelEntry, other: ModelEntry) -> bool:
     return bool(one.sha256 and other.sha256 and one.sha256 != other.sha256) or one.size_bytes != other.size_bytes
 
 
-def _finish(entry: ModelEntry, name: str, own: frozenset[str]) -> ModelEntry:
+def _finish(draft: Draft, name: str, own: frozenset[str], aliases: tuple[str, ...]) -> ModelEntry:
+    entry = draft.entry
     ours = all(part in own for part in entry.shards or (entry.path,))
-    return msgspec.structs.replace(entry, name=name, own=ours, title=_title(entry.title, name))
+    title = _title(entry.title, name, draft.candidate.revision)
+    return msgspec.structs.replace(entry, name=name, own=ours, title=title, aliases=aliases)
 
 
-def _title(written: str, name: str) -> str:
+def _title(written: str, name: str, revision: str) -> str:
     """The name as its file writes it; what `general.name` says is too often a training run's."""
     title = names.QUANT_DOT.sub(" ", written)
     mark = name.partition("@")[2]
+    if revision and mark == revision:
+        mark = f"revision {revision}"
     return f"{title} ({mark})" if mark else title

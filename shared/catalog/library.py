@@ -12,29 +12,38 @@ seen by whoever keeps asking.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import msgspec
 
 from shared.catalog import cachefile, names
 from shared.catalog.entry import ModelEntry
-from shared.catalog.fingerprint import checksum
+from shared.catalog.find import match
+from shared.catalog.fingerprint import checksum, long_path
 from shared.catalog.group import FileRecord, Found, entries, single
 from shared.catalog.pulled_record import own_records
 from shared.catalog.reader import read_record
 from shared.catalog.scan import Candidate, Scan
 from shared.catalog.sources import search_folders
+from shared.catalog.stores.look import kept, look_again, look_at
 from shared.clock import Clock, SystemClock
 from shared.errors import ModelLoadFailed, ModelNotFound
 from shared.paths import DataRoot
 from shared.settings import Settings
+from shared.system.foreign import Foreign, NoAnswer, is_missing
 from shared.text.shown import one_line
 
 FIRST_WAIT = 1.0
 MAX_AGE = 10.0
 SAVE_EVERY = 2.0
+#: A first look waits this long for a file that the cache knows: the walk that follows has all the time it needs.
+CACHED_PATIENCE = 0.25
+#: A stop waits this long for the file that is being read.
+CLOSE_WAIT = 0.5
 
 
 class Library:
@@ -55,6 +64,8 @@ class Library:
         self._changed = threading.Condition(self._lock)
         self._records: dict[str, FileRecord] = {}
         self._names: dict[str, str] = {}
+        self._former: dict[str, str] = {}
+        self._foreign = Foreign(returned=self.refresh)
         self._rows: list[ModelEntry] = []
         self._problems: list[str] = []
         self._listeners: list[Callable[[], None]] = []
@@ -136,7 +147,7 @@ class Library:
         For a load: call it before the old model is closed. Takes tens of milliseconds; blocks. Raises
         ModelLoadFailed at stage `header`.
         """
-        scan = Scan()
+        scan = Scan(self._foreign)
         found = []
         for path in entry.shards or (entry.path,):
             source = Candidate(
@@ -182,7 +193,8 @@ class Library:
             self._changed.notify_all()
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            thread.join(timeout=2.0)
+            thread.join(timeout=CLOSE_WAIT)
+        self._foreign.close()
 
     def compute_checksums(self, stopped: Callable[[], bool] = lambda: False) -> int:
         """Compute missing SHA-256 sums one after another; how many were computed.
@@ -190,15 +202,19 @@ class Library:
         For the daemon while it is idle: minutes of disk reading. Sums are shared by the cache, so
         that a machine computes each once.
         """
+
+        def ended() -> bool:
+            return self._closed or stopped()
+
         done = 0
         self._save()  # takes over the sums that another process computed
         with self._lock:
             waiting = [r for r in self._records.values() if not r.sha256 and not r.fault and r.facts.format == "gguf"]
         for record in waiting:
-            if self._closed or stopped():
+            if ended():
                 break
             try:
-                value = checksum(record.path, lambda: self._closed or stopped())
+                value = self._foreign.call(record.path, partial(checksum, record.path, ended))
             except OSError as error:
                 self._note(f"{record.path}: {error.strerror or error}")
                 continue
@@ -239,30 +255,46 @@ class Library:
                 return
             self._loaded = True
         content = cachefile.read(self._root.library_cache)
-        scan = Scan()
-        found = []
-        for stored in content.last:
-            record = content.files.get(stored.path)
-            candidate = scan.again(stored)
-            if candidate is not None and record is not None and record.signature == candidate.signature:
-                found.append(Found(candidate, record))
         with self._lock:
             self._records = dict(content.files)
-            self._names = dict(content.names)
+            self._names, self._former = dict(content.names), dict(content.former)
+        self._last = content.last
+        seen = look_again(content.last, content.files, self._foreign, CACHED_PATIENCE)
+        found = [*seen.found, *kept(seen.found, seen.lost, content.last, content.files)]
         if found:
-            self._publish(found, scan.problems, ticket=0)
+            self._publish(found, seen.problems, ticket=0)
 
     def _pass(self, ticket: int) -> None:
-        scan = Scan()
+        """Look at every place, those that answer first: one that does not costs its own rows."""
+        places = search_folders(self._root, self._settings, self._environ, self._foreign)
+        answers = self._foreign.each([place.path for place in places], lambda path: os.stat(long_path(path)))
         found: list[Found] = []
-        for place in search_folders(self._root, self._settings, self._environ):
-            for candidate in scan.place(place):
-                if self._closed:
-                    return
-                found.append(Found(candidate, self._record(candidate, first=True)))
+        problems: list[str] = []
+        lost: dict[str, str] = {}
+        folders: set[tuple[int, int]] = set()
+        for place, answer in sorted(zip(places, answers, strict=True), key=lambda pair: not pair[1].soon):
+            if not answer.soon:
+                if found and not self._listed:
+                    self._publish(found, problems, ticket=0)
+                with contextlib.suppress(OSError):
+                    answer.value()  # the walk tells what became of it
+            seen = look_at(place, self._foreign, folders, self._first, lambda: self._closed)
+            if self._closed:
+                return
+            found += seen.found
+            problems += [line for line in seen.problems if line not in problems]
+            lost |= seen.lost
+            folders = seen.folders
+        with self._lock:
+            records = dict(self._records)
+        found += kept(found, lost, self._last, records)
         self._last = [item.candidate for item in found]
-        self._publish(found, scan.problems, ticket=ticket)
+        self._publish(found, problems, ticket=ticket)
         self._save()
+        self._read_on(found, problems, ticket)
+
+    def _read_on(self, found: list[Found], problems: list[str], ticket: int) -> None:
+        """Read to their end the headers of which the first keys are known."""
         incomplete = [index for index, item in enumerate(found) if not item.record.finished]
         saved = self._clock.awake()
         for index in incomplete:
@@ -274,27 +306,37 @@ class Library:
                 self._save()
                 saved = self._clock.awake()
         if incomplete:
-            self._publish(found, scan.problems, ticket=ticket)
+            self._publish(found, problems, ticket=ticket)
             self._save()
+
+    def _first(self, candidate: Candidate) -> FileRecord:
+        return self._record(candidate, first=True)
 
     def _record(self, candidate: Candidate, *, first: bool) -> FileRecord:
         with self._lock:
             before = self._records.get(candidate.path)
         if before is not None and before.signature == candidate.signature and (first or before.finished):
             return before
-        record = read_record(candidate, first=first, before=before)
-        with self._lock:
-            self._records[candidate.path] = record
+        try:
+            record = self._foreign.call(candidate.path, lambda: read_record(candidate, first=first, before=before))
+        except NoAnswer as error:
+            return FileRecord(path=candidate.path, signature="", fault=f"{error.filename}: {error.strerror}")
+        if record.signature:  # else it says nothing of the file
+            with self._lock:
+                self._records[candidate.path] = record
         return record
 
     def _publish(self, found: list[Found], problems: list[str], *, ticket: int) -> None:
         """Make new rows; `ticket` is the newest refresh they answer, 0 for rows of the cache."""
         with self._lock:
             known = dict(self._names)
-        rows = entries(found, known, frozenset(own_records(self._root.models)))
-        lines = problems + [f"{row.path}: {row.problem}" for row in rows if row.problem]
+            former = dict(self._former)
+        rows = entries(found, known, frozenset(own_records(self._root.models)), former)
+        named = [(row.path, row.digest, row.name) for row in rows if not row.problem]
+        lines = problems + [f"{row.path}: {row.problem}" for row in rows if row.problem and row.problem not in problems]
         with self._lock:
-            self._names = names.remember(known, ((row.path, row.digest, row.name) for row in rows))
+            self._names = names.remember(known, named)
+            self._former = names.newest(former | names.renamed(known, named))
             changed = rows != self._rows
             self._rows = rows
             self._problems = lines
@@ -315,7 +357,11 @@ class Library:
         stored = cachefile.read(self._root.library_cache)
         with self._lock:
             ours = dict(self._records)
-        files = cachefile.merged(ours, stored.files)  # looks at the disk, so without the lock
+            listed = {candidate.path for candidate in self._last}
+        # looks at the disk, so without the lock
+        files = self._foreign.walk(
+            lambda: cachefile.merged(ours, stored.files, lambda path: path not in listed and self._is_gone(path))
+        )
         with self._lock:
             for path in ours.keys() | files.keys():
                 if self._records.get(path) is not ours.get(path):
@@ -325,7 +371,9 @@ class Library:
                 else:
                     del self._records[path]
             files = dict(self._records)
-            content = cachefile.CacheContent(files=files, last=list(self._last), names=dict(self._names))
+            content = cachefile.CacheContent(
+                files=files, last=list(self._last), names=dict(self._names), former=dict(self._former)
+            )
         if content == stored:
             return
         try:
@@ -333,24 +381,14 @@ class Library:
         except OSError as error:
             self.cache_note = f"{self._root.library_cache}: {error.strerror or error}; kept in memory"
 
+    def _is_gone(self, path: str) -> bool:
+        """Whether a file is surely no longer there."""
+        try:
+            self._foreign.call(path, lambda: os.stat(long_path(path)))
+        except OSError as error:
+            return is_missing(error)
+        return False
+
     def _note(self, line: str) -> None:
         with self._lock:
             self._problems = [*self._problems, line]
-
-
-def match(name: str, rows: list[ModelEntry]) -> ModelEntry | None:
-    """The row a name, a path or a digest means, else None.
-
-    `base@digits` still finds a model whose name became plain after its namesake was removed.
-    """
-    wanted = name.casefold()
-    by_name = {row.name: row for row in rows}
-    if wanted in by_name:
-        return by_name[wanted]
-    base, _, digits = wanted.rpartition("@")
-    for row in rows:
-        if name in (row.path, row.digest) or name in row.copies:
-            return row
-        if base and len(digits) >= 6 and row.name == base and row.digest.rpartition("-")[2].startswith(digits):
-            return row
-    return None

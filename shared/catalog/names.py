@@ -1,8 +1,9 @@
 """Names of models: short, stable, unique (pure).
 
-`SmolLM2-135M-Instruct.Q4_1.gguf` is called `smollm2-135m-instruct-q4_1`. A name once given to a path
-or to a content stays with it while it is known; a second model of the same name gets `@` and six
-hex digits of its digest, which need no memory to come out the same everywhere.
+`SmolLM2-135M-Instruct.Q4_1.gguf` is called `smollm2-135m-instruct-q4_1`; a file whose own name says nothing
+(`model.gguf`, `ggml-model-Q4_K_M.gguf`) takes that of its repository or folder. A name once given to a path
+or to a content stays with it while it is known; a second model of the same name gets `@` and where it came from, or
+six hex digits of its digest, which need no memory to come out the same everywhere.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping
-from types import MappingProxyType
+
+import msgspec
 
 MAX_NAME = 120
+MAX_MARK = 40
 MAX_KNOWN = 10_000
 LIKENESS = 0.55
 
@@ -20,6 +23,22 @@ SPLIT = re.compile(r"^(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})$")
 QUANT_DOT = re.compile(r"\.(?=(?:u?d?-?i?q\d|f16|f32|bf16|mxfp4|nvfp4|tq\d))", re.IGNORECASE)
 _UNWANTED = re.compile(r"[\s/\\:*?\"'<>|@,;`$()\[\]{}\x00-\x1f\x7f]+")
 _DASHES = re.compile(r"-{2,}")
+#: A quantization at the end of a name.
+_QUANT_END = re.compile(
+    r"(?:^|[-._ ])((?:ud[-_])?(?:i?q\d(?:_[a-z0-9]+)*|b?f(?:p)?(?:16|32)|mxfp4(?:_[a-z]+)?|nvfp4|tq\d_\d))$",
+    re.IGNORECASE,
+)
+#: Words of which file names are made that say nothing of the model: converters' and savers' defaults, layouts.
+# fmt: off
+_GENERIC = frozenset(
+    {
+        "ggml", "gguf", "model", "models", "unsloth", "main", "default", "weights", "pytorch", "consolidated", "output",
+        "converted", "merged", "final", "latest", "file", "download", "resolve", "llm", "checkpoint", "snapshots",
+    }
+)
+# fmt: on
+_WORDS = re.compile(r"[-._ ]+")
+_GGUF_END = re.compile(r"(?i)(?:[-._ ]i1)?[-._ ]gguf$")
 
 
 def base_name(text: str) -> str:
@@ -39,42 +58,88 @@ def split_stem(stem: str) -> tuple[str, int, int] | None:
     return found["stem"], int(found["number"]), int(found["count"])
 
 
-def assign(
-    wanted: Iterable[tuple[str, str, str]],
-    known: Mapping[str, str],
-    also: Mapping[str, Collection[str]] = MappingProxyType({}),
-) -> dict[str, str]:
-    """Names by path for `(path, base, digest)` triples in rank order.
+def is_generic(stem: str) -> bool:
+    """Whether a file's or folder's name says nothing of the model in it, a quantization at most."""
+    rest = _QUANT_END.sub("", stem.casefold())
+    return all(word in _GENERIC or not word for word in _WORDS.split(rest))
 
-    `known` maps `path_key` and `digest_key` to names given before; those stay. `also`: by path, further bases that
-    a name of this content may have (its copies elsewhere, and the name that a file of this very path had while a copy
-    was there). Returns path -> name.
+
+def readable(stem: str, origin: str) -> str:
+    """How a file is called: as it is written, or where that says nothing as its repository or folder, and its quant.
+
+    `origin`: folders or owner and repository, with slashes between.
     """
-    models = list(wanted)
+    if not is_generic(stem):
+        return stem
+    place = next((part for part in reversed(origin.split("/")) if not is_generic(part)), "")
+    if not place:
+        return stem
+    name = _GGUF_END.sub("", place)
+    quant = _QUANT_END.search(stem)
+    return name if quant is None or quant[1].casefold() in name.casefold() else f"{name}-{quant[1]}"
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that is to be named. `path` is unique among them; `also`: further bases that a name of this content may
+    have (its copies elsewhere); `marks`: what tells it from a namesake, best first; `fixed`: its mark in any case.
+    """
+
+    path: str
+    base: str
+    digest: str
+    also: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    fixed: str = ""
+
+
+def assign(models: Iterable[Wanted], known: Mapping[str, str]) -> dict[str, str]:
+    """Names by path for models in rank order.
+
+    `known` maps `path_key` and `digest_key` to names given before; those stay.
+    """
+    models = list(models)
     names: dict[str, str] = {}
     taken: set[str] = set()
-    for path, base, digest in models:
-        for key in (path_key(path), digest_key(digest)):
-            name = known.get(key)
-            # a remembered name that no longer fits the file (renamed on disk) is not kept
-            if name is not None and name not in taken and name.partition("@")[0] in (base, *also.get(path, ())):
-                names[path] = name
-                taken.add(name)
-                break
-    for path, base, digest in models:
-        if path in names:
-            continue
-        name = base
-        for length in (6, 12, 32):
-            if name not in taken:
-                break
-            name = f"{base}@{digest.rpartition('-')[2][:length]}"
-        number = 2
-        while name in taken:
-            name, number = f"{base}@{number}", number + 1
-        names[path] = name
-        taken.add(name)
+    for model in models:
+        name = _kept(model, known)
+        if name and name not in taken:
+            names[model.path] = name
+            taken.add(name)
+    for model in models:
+        if model.path not in names:
+            name = names[model.path] = _free(model, taken)
+            taken.add(name)
     return names
+
+
+def _kept(model: Wanted, known: Mapping[str, str]) -> str:
+    """The name that this path or content has; one that no longer fits the file (renamed on disk) is not kept."""
+    for key in (path_key(model.path), digest_key(model.digest)):
+        name = known.get(key, "")
+        base, _, mark = name.partition("@")
+        if name and base in (model.base, *model.also) and (not model.fixed or mark == model.fixed):
+            return name
+    return ""
+
+
+def _free(model: Wanted, taken: Collection[str]) -> str:
+    digits = model.digest.rpartition("-")[2]
+    marks = (model.fixed,) if model.fixed else ("", *model.marks)
+    for mark in (*marks, *(digits[:length] for length in (6, 12, 32))):
+        name = f"{model.base}@{mark}" if mark else model.base
+        if name not in taken:
+            return name
+    number = 2
+    while f"{model.base}@{number}" in taken:
+        number += 1
+    return f"{model.base}@{number}"
+
+
+def marks(origin: str) -> tuple[str, ...]:
+    """What tells a model that came from here from a namesake: the owner or publisher, the folder, both."""
+    parts = [base_name(part) for part in origin.split("/") if part]
+    found = [*parts[:1], *parts[-1:], "-".join(parts)] if parts else []
+    return tuple(dict.fromkeys(mark[:MAX_MARK] for mark in found))
 
 
 def path_key(path: str) -> str:
@@ -95,8 +160,24 @@ def remember(known: Mapping[str, str], rows: Iterable[tuple[str, str, str]]) -> 
             if not key.endswith(":"):
                 names.pop(key, None)
                 names[key] = name
-    surplus = max(0, len(names) - MAX_KNOWN)
-    return dict(list(names.items())[surplus:])
+    return newest(names)
+
+
+def newest(table: Mapping[str, str]) -> dict[str, str]:
+    """The end of a table that grows, as long as it may be."""
+    surplus = max(0, len(table) - MAX_KNOWN)
+    return dict(list(table.items())[surplus:])
+
+
+def renamed(known: Mapping[str, str], rows: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+    """What models were called before, by that name, with the key of what it means: rows as for `remember`."""
+    former: dict[str, str] = {}
+    for path, digest, name in rows:
+        for key in (path_key(path), digest_key(digest)):
+            before = known.get(key, "")
+            if before and before != name:
+                former[before] = digest_key(digest) if digest else path_key(path)
+    return former
 
 
 def begun(typed: str, candidates: Iterable[str]) -> str | None:

@@ -12,9 +12,14 @@ import msgspec
 from shared.catalog.entry import Source
 from shared.paths import DataRoot
 from shared.settings import Settings
+from shared.system import private
+from shared.system.foreign import Foreign
+from shared.text.nesting import decode_json
 
 #: Who keeps the plain name, and who is listed first, when two places hold the same.
 RANK: dict[str, int] = {"store": 0, "folder": 1, "lmstudio": 2, "huggingface": 3, "ollama": 4}
+#: Settings files of other programs are small.
+_MOST_SETTINGS = 1024 * 1024
 
 
 class SearchFolder(msgspec.Struct, frozen=True):
@@ -23,26 +28,35 @@ class SearchFolder(msgspec.Struct, frozen=True):
     source: Source
     path: str
 
+    @property
+    def named(self) -> bool:
+        """Whether the user named it: then its absence is worth a word."""
+        return self.source == "folder"
 
-def search_folders(root: DataRoot, settings: Settings, environ: Mapping[str, str] = os.environ) -> list[SearchFolder]:
-    """The folders of this user in the order of `RANK`; a folder that is missing is left out, unless the
-    user named it (then its absence is worth a word).
-    """
+    @property
+    def is_address(self) -> bool:
+        """Whether it is an address of the net, which no folder is."""
+        return "://" in self.path
+
+
+def search_folders(
+    root: DataRoot, settings: Settings, environ: Mapping[str, str], foreign: Foreign
+) -> list[SearchFolder]:
+    """The places of this user in the order of `RANK`, there or not."""
     home = Path(environ.get("HOME") or environ.get("USERPROFILE") or os.path.expanduser("~"))
-    searched = [SearchFolder("store", str(root.models))]
-    searched += [
-        SearchFolder("folder", os.path.abspath(os.path.expanduser(folder))) for folder in settings.model_folders
-    ]
-    for source, folders in (
-        ("lmstudio", _lmstudio(home)),
-        ("huggingface", [_huggingface(home, environ)]),
-        ("ollama", _ollama(home, environ)),
-    ):
-        searched += [SearchFolder(source, str(folder)) for folder in folders if folder.is_dir()]  # type: ignore[arg-type]
+    places = [SearchFolder("store", str(root.models))]
+    places += [SearchFolder("folder", _named(folder)) for folder in settings.model_folders]
+    places += [SearchFolder("lmstudio", str(folder)) for folder in _lmstudio(home, foreign)]
+    places += [SearchFolder("huggingface", str(_huggingface(home, environ)))]
+    places += [SearchFolder("ollama", str(folder)) for folder in _ollama(home, environ)]
     unique: dict[str, SearchFolder] = {}
-    for folder in searched:
-        unique.setdefault(os.path.realpath(folder.path), folder)
+    for place in places:
+        unique.setdefault(os.path.normcase(place.path), place)
     return list(unique.values())
+
+
+def _named(folder: str) -> str:
+    return folder if "://" in folder else os.path.abspath(os.path.expanduser(folder))
 
 
 def _huggingface(home: Path, environ: Mapping[str, str]) -> Path:
@@ -56,14 +70,31 @@ def _huggingface(home: Path, environ: Mapping[str, str]) -> Path:
     return (Path(cache).expanduser() if cache else home / ".cache") / "huggingface" / "hub"
 
 
-def _lmstudio(home: Path) -> list[Path]:
+def _lmstudio(home: Path, foreign: Foreign) -> list[Path]:
+    """Its own folder, the one it was moved to, and the one that its settings name for downloads."""
     folders = [home / ".lmstudio" / "models", home / ".cache" / "lm-studio" / "models"]
-    pointer = home / ".lmstudio-home-pointer"
+    pointed = _text(home / ".lmstudio-home-pointer", foreign).strip()
+    if pointed:
+        folders.insert(0, Path(pointed) / "models")
     try:
-        folders.insert(0, Path(pointer.read_text(encoding="utf-8").strip()) / "models")
-    except (OSError, UnicodeDecodeError):
-        return folders  # no pointer: the usual places
+        settings = decode_json(_text(home / ".lmstudio" / "settings.json", foreign).encode() or b"{}", _LmStudio)
+    except msgspec.MsgspecError:
+        settings = _LmStudio()  # of another form: the usual places
+    if settings.downloadsFolder:
+        folders.insert(0, Path(settings.downloadsFolder).expanduser())
     return folders
+
+
+class _LmStudio(msgspec.Struct):
+    downloadsFolder: str = ""  # noqa: N815 - the name in the file
+
+
+def _text(path: Path, foreign: Foreign) -> str:
+    """A small file of another program, "" where it cannot be read."""
+    try:
+        return foreign.call(path, lambda: private.read(path, _MOST_SETTINGS)).decode("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""  # no such file: the usual places
 
 
 def _ollama(home: Path, environ: Mapping[str, str]) -> list[Path]:

@@ -21,7 +21,6 @@ from shared.catalog.reader import read_gguf
 from shared.errors import DigestMismatch, DownloadFailed
 from shared.fetch import hub, starter
 from shared.fetch.download import (
-    CHUNK,
     Job,
     Progress,
     Wanted,
@@ -29,9 +28,8 @@ from shared.fetch.download import (
     download,
     part_path,
     require_space,
-    verify,
-    write_or_full,
 )
+from shared.fetch.local import LocalFile
 from shared.fetch.pull_lock import exclusive
 from shared.lease import disk
 from shared.paths import DataRoot
@@ -206,23 +204,10 @@ def _folder(choice: hub.Choice, models: Path, source: str, name: str, job: Job) 
 
 def _local(path: Path, models: Path, name: str | None, digest: str | None, job: Job) -> PullResult:
     source = shown_address(str(path))  # a mistyped address is taken for a path
-    if not path.is_file():
-        reason = (
-            "give a file; a folder is added with `modeld library add`" if path.is_dir() else "there is no such file"
-        )
-        raise DownloadFailed(source=source, reason=reason, resumable=False)
+    file = LocalFile(path, source)
 
     def fetch(part: Path, job: Job) -> str:
-        total = path.stat().st_size
-        require_space(models, total)
-        with open(path, "rb") as reader, open(part, "wb", opener=private.opener) as writer:
-            done = 0
-            while chunk := reader.read(CHUNK):
-                job.check(source)
-                write_or_full(writer, chunk, part, total - done)
-                done += len(chunk)
-                job.progress(Progress("downloading", done, total))
-        return verify(part, digest or "", source, job)
+        return file.fetch(part, digest or "", job)
 
     return _one(models, _file_name(name or path.name, source), source, digest or "", fetch, job=job)
 

@@ -614,7 +614,10 @@ RowAction = Literal["activate", "use", "wait", "cancel", "switch", "unload", "st
 
 
 class LibraryRow(Value, kw_only=True):
-    """One model on disk, with its live state joined when a daemon is known."""
+    """One model on disk, with its live state joined when a daemon is known.
+
+    `aliases`: other names that it answers to, such as those that it had before.
+    """
 
     name: str
     title: str
@@ -636,6 +639,7 @@ class LibraryRow(Value, kw_only=True):
     fim: bool = False
     embedding_only: bool = False
     parts: list[str] = []
+    aliases: list[str] = []
     reason: str = ""
     actions: list[RowAction] = []
 

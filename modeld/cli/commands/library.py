@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from shared import codes
 from shared.diagnosis.remedy import called, install_command
 from shared.errors import ModeldError
 from shared.protocol import api
+from shared.system.foreign import ask
 from shared.text.shown import one_line
 from shared.text.words import few, is_text, size_text
 
@@ -128,7 +130,12 @@ def _add(folder: str | None) -> int:
     if not is_text(str(path)):
         print(f"modeld: {str(path)!a} is not valid UTF-8: give the folder another name", file=sys.stderr)
         return codes.USAGE
-    if not path.is_dir():
+    try:
+        is_folder = stat.S_ISDIR(ask(path, path.stat).st_mode)
+    except OSError as error:
+        print(f"modeld: {one_line(f'{error.filename}: {error.strerror}')}", file=sys.stderr)
+        return codes.USAGE
+    if not is_folder:
         print(f"modeld: {one_line(str(path))} is not a folder", file=sys.stderr)
         return codes.USAGE
     from modeld.cli.configfile import add_folder

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import anyio.to_thread
+
 from shared.protocol import api
 
 if TYPE_CHECKING:
@@ -11,8 +13,11 @@ if TYPE_CHECKING:
     from modeld.rpc.server import Connection
     from shared.protocol.requests import Call
 
+#: Seconds for a look at every folder: a drive that does not answer is named within this time.
+WAIT = 2.0
+
 
 async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.LibraryResult:
-    """The scan goes on in the background; `complete` says when it is done."""
-    daemon.library.refresh()
+    """New files are listed, unless that takes too long; `complete` says whether all of them have been read."""
+    await anyio.to_thread.run_sync(daemon.library.refresh, WAIT)
     return await daemon.inventory(live_only=False)

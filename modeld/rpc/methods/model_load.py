@@ -25,7 +25,7 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Load
     operations.require_expected(daemon.slot, params.expect)
     entry = await daemon.slot.find(params.model)
     # What was configured for the model belongs to an explicit load; a turn takes what is resident.
-    config = merged(params.config, await daemon.slot.records.config(entry.name))
+    config = merged(params.config, await daemon.slot.records.config(entry.name, entry.aliases))
     permission = Permission(
         load=True, switch=params.allow_switch, consent=True, on_busy=params.on_busy, wait_s=params.wait_s
     )

@@ -9,6 +9,7 @@ import msgspec
 from shared.catalog.advertised.capability import Servable
 from shared.catalog.advertised.servable import refusal, served_by, supports_images
 from shared.catalog.entry import ModelEntry
+from shared.catalog.find import match
 from shared.diagnosis.remedy import install_command
 from shared.protocol.api import LibraryRow, RowAction, RowState, Status
 from shared.text.words import NOT_IN_LIBRARY, START_MODELD, used_by
@@ -103,7 +104,7 @@ def no_engine_text() -> str:
 
 def missing_reason(name: str, entries: Sequence[ModelEntry], live: Live) -> str:
     """Why a remembered pick is not among the picker's rows. Call it only when it is not."""
-    entry = next((entry for entry in entries if entry.name == name), None)
+    entry = match(name, entries)
     if entry is None:
         return NOT_IN_LIBRARY
     if entry.digest in live.rejected:
@@ -148,6 +149,7 @@ def _row(entry: ModelEntry, live: Live) -> LibraryRow:
         fim=entry.fim is not None,
         embedding_only=entry.embedding_only,
         parts=list(entry.parts),
+        aliases=list(entry.aliases),
         reason=_with_fit(reason, live.fits.get(entry.name, "") if state == "not loaded" else ""),
         actions=list(ACTIONS[situation]),
     )

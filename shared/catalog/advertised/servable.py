@@ -33,6 +33,12 @@ LLAMA_ARCHITECTURES = frozenset(
 )
 # fmt: on
 
+#: What is no model by itself.
+_PARTS = {
+    "projector": "this is a projector, which belongs beside a model",
+    "adapter": "this is an adapter, which belongs beside a model",
+    "other": "this file holds no model, but something that belongs to one",
+}
 OPENVINO_GGUF_ARCHITECTURES = frozenset({"llama", "qwen2", "qwen3"})
 #: How text is split before byte-pair encoding: for others the reader (2026.4) falls back to its default
 #: rule, which is llama.cpp's `default`, and would cut text differently than the model learnt it.
@@ -45,7 +51,7 @@ def refusal(facts: Facts, backend: str, *, shards: int = 1) -> str:
     if facts.unusable:
         return facts.unusable
     if facts.kind != "model":
-        return f"this is a {facts.kind}, which belongs beside a model"
+        return _PARTS[facts.kind]
     if backend == "llama":
         return _llama(facts)
     if backend == "openvino":

@@ -9,7 +9,7 @@ from shared.catalog.entry import Facts, SpecialTokens
 from shared.catalog.formats import ggml
 from shared.catalog.formats.geometry import kv_spans, state_bytes
 from shared.catalog.formats.gguf import FIM_TEXTS, TOKENS, Header
-from shared.catalog.sampling_defaults import from_gguf
+from shared.catalog.formats.sampling_defaults import from_gguf
 from shared.catalog.template_detection import detect
 
 _FIM_KEYS = ("fim_pre_token_id", "fim_suf_token_id", "fim_mid_token_id")

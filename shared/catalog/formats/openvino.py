@@ -21,9 +21,9 @@ import msgspec
 from shared.catalog.entry import Facts, KvSpan, SpecialTokens
 from shared.catalog.fingerprint import long_path
 from shared.catalog.formats.facts import digest_text
+from shared.catalog.formats.sampling_defaults import from_generation_config
 from shared.catalog.formats.window import READ_LIMIT, HeaderRejected
 from shared.catalog.multi_graph import LANGUAGE, of_several
-from shared.catalog.sampling_defaults import from_generation_config
 from shared.catalog.scan import IR_LANGUAGE, IR_MODEL, graphs
 from shared.catalog.template_detection import detect
 

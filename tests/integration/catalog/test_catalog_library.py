@@ -341,6 +341,7 @@ def test_two_processes_share_what_they_learn(data_root: DataRoot, folder: Path) 
     assert one.compute_checksums() == 0
     assert one.wait(WAIT)
     assert one.refresh(WAIT)
+    assert other.refresh(WAIT)
     assert len(one.find("m").sha256) == 64
     assert one.find("m").sha256 == other.find("m").sha256
 

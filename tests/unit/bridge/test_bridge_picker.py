@@ -296,3 +296,16 @@ def test_a_base_model_is_distinguished_from_one_that_chats() -> None:
     rows = [row("chats"), row("base", has_template=False), row("vectors", has_template=False, embedding_only=True)]
     reported = [describe(one).endswith("base model, no chat template") for one in rows]
     assert reported == [False, True, False]
+
+
+def test_a_pick_outlives_a_change_of_names() -> None:
+    """A model is called by its repository now; a conversation still says `model@1c0da3`."""
+    rows = [row("jan-v1-4b", aliases=["model@1c0da3", "model"]), row("model"), row("gemma")]
+    old = "model@1c0da3"
+    picker = build_picker(rows, [REMOTE], old, "gemma", "")
+    assert (picker.current, len(picker.values())) == ("jan-v1-4b", 4)
+    assert resolve(old, old, rows, [REMOTE], "") is rows[0]
+    assert checked_pick(old, picker.values(), rows) == "jan-v1-4b"
+    assert resolve("model", "model", rows, [REMOTE], "") is rows[1], "who has the name by right comes first"
+    with pytest.raises(NoSatisfactoryModel):
+        resolve("model@other", "", rows, [], "")

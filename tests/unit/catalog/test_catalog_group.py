@@ -8,8 +8,8 @@ import pytest
 
 from shared.catalog import names
 from shared.catalog.entry import Facts, ModelEntry, entry_from_facts
+from shared.catalog.find import match
 from shared.catalog.group import FileRecord, Found, entries
-from shared.catalog.library import match
 from shared.catalog.scan import Candidate
 
 pytestmark = pytest.mark.unit

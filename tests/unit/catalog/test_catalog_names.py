@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,11 @@ from hypothesis import strategies as st
 from shared.catalog import names
 
 pytestmark = pytest.mark.unit
+
+
+def assigned(wanted: Iterable[tuple[str, str, str]], known: Mapping[str, str]) -> dict[str, str]:
+    models = (names.Wanted(path=path, base=base, digest=digest) for path, base, digest in wanted)
+    return names.assign(models, known)
 
 
 @pytest.mark.parametrize(
@@ -40,28 +47,28 @@ def test_base_names_are_words_without_spaces(stem: str) -> None:
 
 def test_two_of_one_name_get_a_mark_that_needs_no_memory() -> None:
     wanted = [("/a/m.gguf", "m", "fp1-aaaaaaaa11"), ("/b/m.gguf", "m", "fp1-bbbbbbbb22")]
-    assert names.assign(wanted, {}) == {"/a/m.gguf": "m", "/b/m.gguf": "m@bbbbbb"}
+    assert assigned(wanted, {}) == {"/a/m.gguf": "m", "/b/m.gguf": "m@bbbbbb"}
 
 
 def test_a_name_once_given_stays_when_a_namesake_comes_before_it() -> None:
     known = names.remember({}, [("/b/m.gguf", "fp1-bbbbbbbb22", "m")])
     wanted = [("/a/m.gguf", "m", "fp1-aaaaaaaa11"), ("/b/m.gguf", "m", "fp1-bbbbbbbb22")]
-    assert names.assign(wanted, known) == {"/a/m.gguf": "m@aaaaaa", "/b/m.gguf": "m"}
+    assert assigned(wanted, known) == {"/a/m.gguf": "m@aaaaaa", "/b/m.gguf": "m"}
 
 
 def test_a_moved_file_keeps_its_name_by_content() -> None:
     known = names.remember({}, [("/b/m.gguf", "fp1-bbbbbbbb22", "m@bbbbbb")])
-    assert names.assign([("/c/m.gguf", "m", "fp1-bbbbbbbb22")], known) == {"/c/m.gguf": "m@bbbbbb"}
+    assert assigned([("/c/m.gguf", "m", "fp1-bbbbbbbb22")], known) == {"/c/m.gguf": "m@bbbbbb"}
 
 
 def test_a_renamed_file_gets_the_new_name() -> None:
     known = names.remember({}, [("/b/m.gguf", "fp1-bbbbbbbb22", "m")])
-    assert names.assign([("/b/n.gguf", "n", "fp1-bbbbbbbb22")], known) == {"/b/n.gguf": "n"}
+    assert assigned([("/b/n.gguf", "n", "fp1-bbbbbbbb22")], known) == {"/b/n.gguf": "n"}
 
 
 def test_many_of_one_name_and_digest_are_all_named() -> None:
     wanted = [(f"/{i}", "m", "fp1-cccccccc") for i in range(9)]
-    given_names = names.assign(wanted, {})
+    given_names = assigned(wanted, {})
     assert len(set(given_names.values())) == 9
 
 
@@ -72,9 +79,9 @@ def test_many_of_one_name_and_digest_are_all_named() -> None:
 )
 def test_names_are_unique_whatever_was_known(wanted: list[tuple[str, str, str]]) -> None:
     unique = list({path: (path, base, digest) for path, base, digest in wanted}.values())
-    first = names.assign(unique, {})
+    first = assigned(unique, {})
     known = names.remember({}, [(path, digest, first[path]) for path, _, digest in unique])
-    again = names.assign(list(reversed(unique)), known)
+    again = assigned(list(reversed(unique)), known)
     assert len(set(first.values())) == len(set(again.values())) == len(unique)
 
 

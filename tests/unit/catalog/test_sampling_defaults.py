@@ -11,8 +11,8 @@ import gguf
 import pytest
 
 from shared.catalog.formats.facts import facts_of
+from shared.catalog.formats.sampling_defaults import from_generation_config, from_gguf
 from shared.catalog.reader import read_gguf
-from shared.catalog.sampling_defaults import from_generation_config, from_gguf
 from tiny_gguf import written
 
 pytestmark = pytest.mark.unit

@@ -24,7 +24,7 @@ async def remember(window: Window, model: str, folder: str) -> None:
     core = await window.core()
     if model not in offered(core.models.rows, core.models.remotes):
         await core.models.first_look(model)  # a pick may come before it
-    name = checked_pick(model, offered(core.models.rows, core.models.remotes))
+    name = checked_pick(model, offered(core.models.rows, core.models.remotes), core.models.rows)
     core.store.remember(folder, name, core.clock.wall())
     window.touch()
 
