@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from acp_bridge.conversations.store import Store
     from acp_bridge.daemon.client import Daemon
     from acp_bridge.models.view import Models
+    from acp_bridge.providers.health import Health
 
 
 def findings(daemon: Daemon, models: Models, store: Store) -> list[Finding]:
@@ -19,9 +20,9 @@ def findings(daemon: Daemon, models: Models, store: Store) -> list[Finding]:
     return [*_daemon(daemon), *_models(models), *_store(store)]
 
 
-def provider_findings(problems: Mapping[str, str]) -> list[Finding]:
-    """On the remote endpoints; `problems` by name."""
-    return [Finding(what=f"provider {name}", verdict="problem", text=text) for name, text in problems.items()]
+def provider_findings(looked: Sequence[Health]) -> list[Finding]:
+    """On the remote endpoints, as they answered now."""
+    return [Finding(what=one.what, verdict=one.verdict, text=one.text, fix=one.fix) for one in looked]
 
 
 def editor_findings(editors: Mapping[str, tuple[Path, list[str] | None]], works: Callable[[str], str]) -> list[Finding]:

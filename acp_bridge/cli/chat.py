@@ -146,19 +146,38 @@ async def _converse(peer: Peer, screen: Screen, prompt: str, options: argparse.N
     session = screen.session = made["sessionId"]
     await peer.request("session/set_config_option", {"sessionId": session, "configId": "mode", "value": "ask"})
     if options.model:
-        model = screen.whole(options.model, offered(made))
-        try:
-            await peer.request("session/set_config_option", {"sessionId": session, "configId": "model", "value": model})
-        except InvalidParams as error:
-            raise ModelNotFound(str(error.reason), requested=model, near=[]) from error
+        await _pick(peer, screen, options.model, offered(made))
     blocks = [{"type": "text", "text": prompt}]
     done = await peer.request("session/prompt", {"sessionId": session, "prompt": blocks})
     screen.end(done)
     return codes.INTERRUPTED if done["stopReason"] == "cancelled" else codes.OK
 
 
+async def _pick(peer: Peer, screen: Screen, typed: str, models: list[str]) -> None:
+    """Pick the model that was typed. Raises ModelNotFound.
+
+    A bridge that is asked for an unknown remote model lists its provider first: a name that was begun is known then.
+    """
+    model = screen.whole(typed, models)
+    try:
+        await _set_model(peer, screen, model)
+    except ModelNotFound:
+        listed = screen.whole(typed, screen.models)
+        if listed == model:
+            raise
+        await _set_model(peer, screen, listed)
+
+
+async def _set_model(peer: Peer, screen: Screen, model: str) -> None:
+    setting = {"sessionId": screen.session, "configId": "model", "value": model}
+    try:
+        await peer.request("session/set_config_option", setting)
+    except InvalidParams as error:
+        raise ModelNotFound(str(error.reason), requested=model, near=[]) from error
+
+
 def offered(made: Mapping[str, Any]) -> list[str]:
-    """The models that the answer to session/new offers. Pure."""
+    """The models that the answer to session/new, or an update of its options, offers. Pure."""
     models = [option for option in made.get("configOptions") or () if option["id"] == "model"]
     return [choice["value"] for option in models for group in option["options"] for choice in group["options"]]
 
@@ -168,6 +187,7 @@ class Screen:
 
     def __init__(self, *, quiet: bool, switch: bool) -> None:
         self.session = ""
+        self.models: list[str] = []  # as they were listed last
         self.lost = anyio.Event()
         self._error: OSError | None = None
         self._quiet = quiet
@@ -197,6 +217,8 @@ class Screen:
         elif kind in ("tool_call", "tool_call_update"):
             ended = update.get("status") in ("completed", "failed")
             self._progress("" if ended else update.get("title", ""))
+        elif kind == "config_option_update":
+            self.models = offered(update)
         elif kind == "agent_thought_chunk":
             self._progress("Thinking")
 

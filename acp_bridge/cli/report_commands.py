@@ -14,6 +14,7 @@ import msgspec
 from acp_bridge.app import make_core
 from acp_bridge.core.core import Core
 from acp_bridge.doctor import editor_findings, findings, provider_findings
+from acp_bridge.providers.health import Health
 from shared import codes
 from shared.diagnosis.finding import Finding, lines, problems
 from shared.errors import ModeldError
@@ -29,23 +30,30 @@ INTERPRETER_LIMIT_S = 10.0
 
 def models(*, as_json: bool) -> int:
     """List the models of the picker; gives the exit code."""
-    core = anyio.run(_looked_around)
-    rows = [msgspec.to_builtins(row) for row in core.models.rows]
+    core, looked = anyio.run(_looked_around)
+    rows, remotes = core.models.rows, core.models.remotes
+    trouble = [one for one in looked if one.verdict == "problem"]
     if as_json:
-        _print(msgspec.json.encode({"rows": rows, "reason": core.models.reason}).decode())
+        told = {"rows": rows, "remotes": remotes, "reason": core.models.reason, "problems": trouble}
+        _print(msgspec.json.encode(told).decode())
         return codes.OK
-    for row in core.models.rows:
+    for row in rows:
         _print(one_line(f"{row.name}  {row.state}{f' ({row.reason})' if row.reason else ''}"))
     if not rows:
         _print(one_line(core.models.reason))
+    for remote in remotes:
+        window = f", window {remote.context:,}" if remote.context else ""
+        _print(one_line(f"{remote.id}  remote{window}"))
+    for one in trouble:
+        sys.stderr.write(f"{one_line(f'{one.what}: {one.text}')}\n")
     return codes.OK
 
 
 def doctor(*, as_json: bool, bundle: str | None = None) -> int:
     """Findings, each with its next step; gives the exit code: 1 when there is a problem, as `modeld doctor` does."""
     try:
-        core = anyio.run(_looked_around)
-        found = [*findings(core.daemon, core.models, core.store), *provider_findings(core.providers.problems)]
+        core, looked = anyio.run(_looked_around)
+        found = [*findings(core.daemon, core.models, core.store), *provider_findings(looked)]
     except ModeldError as error:  # a wrong setting, no data root: the rest can still be looked at
         found = [Finding(what="settings", verdict="problem", text=error.message, fix="`modeld doctor` says more")]
     found += _editors()
@@ -99,15 +107,24 @@ def _interpreter_problem(command: str) -> str:
     return "" if done.returncode == 0 else "which does not have modeld installed"
 
 
-async def _looked_around() -> Core:
+async def _looked_around() -> tuple[Core, list[Health]]:
+    """The core after one look at everything, and what each provider answered. Bounded."""
     core = make_core(data_root(), load_settings(file=config_file()))
+    looked: list[Health] = []
+
+    async def far() -> None:
+        looked.extend(await core.providers.look())
+
     async with anyio.create_task_group() as group:
         group.start_soon(core.daemon.run)
-        await core.daemon.looked.wait()
-        await core.daemon.reconnect()
-        await core.models.look(limit=LOOK_LIMIT_S)
+        group.start_soon(core.providers.run, core.remotes_changed)
+        async with anyio.create_task_group() as looks:
+            looks.start_soon(far)
+            await core.daemon.looked.wait()
+            await core.daemon.reconnect()
+            await core.models.look(limit=LOOK_LIMIT_S)
         group.cancel_scope.cancel()
-    return core
+    return core, looked
 
 
 def _print(line: Any) -> None:

@@ -78,7 +78,8 @@ class Core:
             upgraded=upgraded,
         )
         self._active = ActiveModelWatch()
-        models.remotes_listed = providers.listed
+        models.remote_missing = providers.missing
+        models.remote_look = providers.first_look
         models.on_change(self._models_changed)
         daemon.on_change(self._status_changed)
 
@@ -89,7 +90,7 @@ class Core:
             group.start_soon(self.daemon.run)
             group.start_soon(self.models.run)
             group.start_soon(self.conversations.run)
-            group.start_soon(self.providers.run, self._remotes_changed)
+            group.start_soon(self.providers.run, self.remotes_changed)
 
     def close(self) -> None:
         """Write what is left, give the claims up. Bounded."""
@@ -98,7 +99,8 @@ class Core:
 
     # --- what moves by itself ------------------------------------------------------------------
 
-    def _remotes_changed(self) -> None:
+    def remotes_changed(self) -> None:
+        """Show what the providers list now."""
         self.models.remotes = self.providers.models()
         self._models_changed()
 

@@ -44,7 +44,7 @@ class Selection:
             return
         if value not in self.picker(live).values():
             await self._models.first_look(value)  # a pick may come before it
-        name = checked_pick(value, self.picker(live).values(), self._models.rows)
+        name = checked_pick(value, self.picker(live).values(), self._models.rows, self._models.missing)
         live.conversation.model = name
         live.recorder.touch()
         self._store.remember(live.conversation.cwd, name, self._clock.wall())
@@ -77,7 +77,7 @@ class Selection:
 
     def thinking(self, live: LiveConversation) -> list[str]:
         """The levels that the picked model has, the default first; empty when it does not think."""
-        return thinking_levels(self._models.row(self.picker(live).current))
+        return thinking_levels(self._models.found(self.picker(live).current))
 
     def uses_tools(self, live: LiveConversation, row: api.LibraryRow | None) -> bool:
         """Whether this model (None: a remote one) is offered tools: as the user set it, else when its template knows

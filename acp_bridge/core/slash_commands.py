@@ -112,15 +112,19 @@ class SlashCommands:
         source = self._turns.source
         found = source.meaning(live.conversation.model)
         if isinstance(found, RemoteModel):
-            return f"{found.id} is remote; its window is {found.context or 'not known'}."
+            unknown = "not known"
+        else:
+            unknown = "not known until the model is loaded"
+        row = None if isinstance(found, RemoteModel) else found
         messages = messages_of(live.conversation.events)[live.conversation.dropped :]
-        bound = source.local(found)
-        used = await bound.count([{"role": "system", "content": self._selection.system(live, found)}, *messages], [])
-        window = f"{bound.window:,}" if bound.window else "not known until the model is loaded"
+        bound = source.bound(found)
+        used = await bound.count([{"role": "system", "content": self._selection.system(live, row)}, *messages], [])
+        window = f"{bound.window:,}" if bound.window else unknown
         dropped = live.conversation.dropped
         left = f", {counted(dropped, 'earlier message')} left out" if dropped else ""
-        held = f"{counted(used.total, 'token')} in {counted(len(messages), 'message')}{left}"
-        return f"{held}; the window of {found.name} is {window}."
+        about = "" if bound.exact else "about "
+        held = f"{about}{counted(used.total, 'token')} in {counted(len(messages), 'message')}{left}"
+        return f"{held}; the window of {bound.name} is {window}."
 
     async def _compact(self, live: LiveConversation, turn: Turn, argument: str) -> str:
         """Have the model summarise the conversation, and go on from the summary."""
@@ -163,7 +167,7 @@ class SlashCommands:
     async def _doctor(self, live: LiveConversation, turn: Turn, argument: str) -> str:
         turns = self._turns
         await self._daemon.reconnect()
-        found = findings(self._daemon, self._models, turns.store) + provider_findings(turns.providers.problems)
+        found = findings(self._daemon, self._models, turns.store) + provider_findings(await turns.providers.look())
         return report_text(found)
 
     async def _start(self, live: LiveConversation, turn: Turn, argument: str) -> str:

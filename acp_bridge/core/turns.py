@@ -149,7 +149,7 @@ class Turns:
         row = None if isinstance(found, RemoteModel) else found
         if row is not None and not live.conversation.model:
             live.conversation.model = row.name  # what answers is what was picked from now on
-        if live.conversation.thinking not in ("", *thinking_levels(row)):
+        if live.conversation.thinking not in ("", *thinking_levels(found)):
             live.conversation.thinking = ""  # it was reported just now: from now on the option shows what is sent
             self.audience.show(live, OptionsChanged())
         history.system = self.selection.system(live, row)

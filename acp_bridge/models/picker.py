@@ -7,6 +7,7 @@ to be active, so they stay as they are while modeld restarts; only the descripti
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
@@ -54,13 +55,20 @@ class Picker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RemoteModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model of a configured provider. `id` is `provider/name` (see `is_remote`); `vision`: it takes images."""
+    """A model of a configured provider. `id` is `provider/name` (see `is_remote`); `served` is what the endpoint calls
+    it. `vision`: it takes images; `thinking`: how it is told how much to think, "" where it is not; `fills`: it
+    completes at a cursor, as the config file allows.
+    """
 
     id: str
     name: str
     provider: str
+    served: str = ""
     context: int = 0
     vision: bool = False
+    thinking: Literal["", "effort", "template"] = ""
+    fills: bool = False
+    embedding_only: bool = False
 
 
 def is_remote(name: str) -> bool:
@@ -105,6 +113,7 @@ def build_picker(
     chat = [row for row in rows if not row.embedding_only]
     picked = row_called(pick, rows)
     pick = pick if picked is None else picked.name
+    remotes = [model for model in remotes if not model.embedding_only]
     current = current_model(pick, default if default in [row.name for row in chat] else "")
     groups = []
     if current == NOTHING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from acp_bridge.models.picker import NOTHING, RemoteModel, nothing_reason, row_called
+from acp_bridge.models.picker import NOTHING, RemoteModel, is_remote, nothing_reason, row_called
 from shared.errors import ModelNotFound, NoAvailableModel, NoSatisfactoryModel, RemoteNotPicked, ResolutionMiss
 from shared.protocol.api import LibraryRow
 from shared.text.words import NOT_IN_LIBRARY
@@ -37,9 +37,16 @@ def resolve(
     raise NoSatisfactoryModel(wanted=wanted, reason=reason or NOT_IN_LIBRARY)
 
 
-def checked_pick(value: object, offered: Sequence[str], rows: Sequence[LibraryRow] = ()) -> str:
+def checked_pick(
+    value: object,
+    offered: Sequence[str],
+    rows: Sequence[LibraryRow] = (),
+    missing: Callable[[str], str] = lambda name: "no provider lists it",
+) -> str:
     """A value that an editor wants to set, under its name of now: a name that one of the `rows` had before means that
-    one. Raises ModelNotFound with near names, or for what is no name.
+    one. `missing` says why a remote model is not offered.
+
+    Raises ModelNotFound with near names, or for what is no name.
     """
     if isinstance(value, str):
         row = row_called(value, rows)
@@ -48,7 +55,10 @@ def checked_pick(value: object, offered: Sequence[str], rows: Sequence[LibraryRo
             return name
     from shared.catalog.names import nearest  # only for a mistake
 
-    raise ModelNotFound(requested=str(value), near=nearest(str(value), offered))
+    near = nearest(str(value), offered)
+    if isinstance(value, str) and is_remote(value) and not near:
+        raise ModelNotFound(f"no model named {value}: {missing(value)}", requested=value, near=[])
+    raise ModelNotFound(requested=str(value), near=near)
 
 
 class HealDebounce:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from acp_bridge.models.picker import RemoteModel
 from shared.errors import UnsupportedFeature
 from shared.protocol.api import LibraryRow
 
@@ -10,12 +11,12 @@ LEVELS = ("default", "off", "low", "medium", "high")
 NAMES = {"default": "Default", "off": "Off", "low": "Low", "medium": "Medium", "high": "High"}
 
 
-def thinking_levels(row: LibraryRow | None) -> list[str]:
-    """What may be set for the model of this row; empty when it does not think."""
+def thinking_levels(row: LibraryRow | RemoteModel | None) -> list[str]:
+    """What may be set for this model; empty when it does not think, or cannot be told."""
     return list(LEVELS) if row is not None and row.thinking else []
 
 
-def level_of(row: LibraryRow | None, level: str | None, model: str) -> str | None:
+def level_of(row: LibraryRow | RemoteModel | None, level: str | None, model: str) -> str | None:
     """The level to send to `model`, None for its own default. Raises UnsupportedFeature for one that it lacks."""
     if level in (None, "", LEVELS[0]):
         return None

@@ -6,7 +6,7 @@ Reading the library and the records happens in threads; `rows` and `away` answer
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
@@ -31,12 +31,12 @@ PATIENCE_S = 0.06
 RECALL_S = 1.0
 #: A first look at a cold library takes about this long at most: so long a name is not called missing.
 FIRST_LOOK_S = 2.0
+#: A provider is asked once within this time, its library imported: so long its models are not called missing.
+REMOTE_LOOK_S = 8.0
 #: New and removed files show within 15 s; each check wakes an idle process.
 FILES_CHECK_S = 12.0
 #: How long the heal of a missing model waits for the library.
 HEAL_LOOK_S = 1.0
-#: Said of the pick of a provider that does not list it now.
-REMOTE_MISSING = "no provider lists it now; check the providers in the config file, or pick another model"
 #: Said until the library has been looked at for the first time.
 LOOKING = "still looking for models"
 #: The grace has surely ended this long after its end.
@@ -105,7 +105,8 @@ class Models:
         self._advertised = Advertised()
         self._moved = anyio.Event()
         self.remotes: tuple[RemoteModel, ...] = ()
-        self.remotes_listed = anyio.Event()  # every provider has been asked once
+        self.remote_missing: Callable[[str], str] = lambda name: "no provider is configured"
+        self.remote_look: Callable[[str], Awaitable[None]] = _no_look  # until the provider of a name was asked once
         self.recalled = anyio.Event()  # what was advertised last has been looked for
         self.known = anyio.Event()  # something can be shown
         self.looked = anyio.Event()  # the library itself has been looked at
@@ -129,7 +130,7 @@ class Models:
     def missing(self, name: str) -> str:
         """Why this pick is not among the rows."""
         if is_remote(name):
-            return REMOTE_MISSING
+            return self.remote_missing(name)
         return self._advertised.reason or self._inventory.missing(name)
 
     async def library_view(self) -> LibraryView:
@@ -149,6 +150,10 @@ class Models:
     def row(self, name: str) -> api.LibraryRow | None:
         """The advertised row of a model."""
         return row_called(name, self.rows)
+
+    def found(self, name: str) -> api.LibraryRow | RemoteModel | None:
+        """The advertised row, or the remote model, of this name."""
+        return self.row(name) or next((remote for remote in self.remotes if remote.id == name), None)
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """`listener` runs after each change of the rows or the state."""
@@ -187,10 +192,13 @@ class Models:
             await self.known.wait()
 
     async def first_look(self, name: object) -> None:
-        """Until what may hold this name has been looked at once, bounded: the providers, or the library."""
-        remote = isinstance(name, str) and is_remote(name)
+        """Until what may hold this name has been looked at once, bounded: its provider, or the library."""
+        if isinstance(name, str) and is_remote(name):
+            with anyio.move_on_after(REMOTE_LOOK_S):
+                await self.remote_look(name)
+            return
         with anyio.move_on_after(FIRST_LOOK_S):
-            await (self.remotes_listed if remote else self.looked).wait()
+            await self.looked.wait()
 
     async def first_rows(self) -> None:
         """Until something can be shown, be it from memory; when that is nothing, until the first look. Bounded."""
@@ -244,6 +252,10 @@ class Models:
                 self._heal.forget()  # cancelled with its prompt: whoever waits for it does it instead
             self._healing = None
             healing.set()
+
+
+async def _no_look(name: str) -> None:
+    """Nothing is far away."""
 
 
 def _call(loop: asyncio.AbstractEventLoop, work: Callable[[], None]) -> None:

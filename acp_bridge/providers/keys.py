@@ -36,6 +36,29 @@ def key_of(provider: Provider, environ: Mapping[str, str]) -> Secret | None:
         raise BackendUnavailable(backend=provider.name, reason=str(error), hint=key_hint(provider)) from None
 
 
+def header_values(provider: Provider, environ: Mapping[str, str]) -> dict[str, Secret]:
+    """The headers whose values stand in variables. Raises BackendUnavailable for one that is not set, or unusable."""
+    found = {}
+    for header, variable in provider.headers_env.items():
+        place = f"the environment variable {_shown(variable)}"
+        try:
+            value = read_secret(environ.get(variable, ""), place, spaces=True)
+        except SecretUnusable as error:
+            raise BackendUnavailable(backend=provider.name, reason=str(error), hint=f"set {place}") from None
+        if value is None:
+            reason = f"{place}, which the header {header} needs, is not set"
+            raise BackendUnavailable(backend=provider.name, reason=reason, hint="set it where the editor is started")
+        found[header] = value
+    return found
+
+
+def key_source(provider: Provider) -> str:
+    """Where its key would come from, in words; "" where none is configured."""
+    if provider.key_env:
+        return _variable(provider)
+    return f"the keyring's entry {_entry(provider)}" if provider.key_keyring else ""
+
+
 def key_hint(provider: Provider) -> str:
     """What to do about a key that is missing or was refused."""
     if provider.key_keyring:
@@ -45,8 +68,12 @@ def key_hint(provider: Provider) -> str:
 
 def _variable(provider: Provider) -> str:
     """The variable by its name, unless somebody wrote the key itself in its place."""
-    named = re.fullmatch(r"[A-Z_][A-Z0-9_]*", provider.key_env) is not None
-    return f"the environment variable {provider.key_env if named else 'that key_env names'}"
+    return f"the environment variable {_shown(provider.key_env)}"
+
+
+def _shown(variable: str) -> str:
+    named = re.fullmatch(r"[A-Z_][A-Z0-9_]*", variable) is not None
+    return variable if named else "that the config file names"
 
 
 def _entry(provider: Provider) -> str:

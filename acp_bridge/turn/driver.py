@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Model calls in one prompt turn, tools between them.
 MAX_REQUESTS = 30
+#: How often a request that is refused as too long is made shorter.
+MAX_REFITS = 3
 
 Equip = Callable[["api.LibraryRow | RemoteModel", "Model"], Awaitable["Tools"]]
 #: Why a turn ended: the model said all, its answer became a loop, the tools ended it (it goes in circles), or its
@@ -154,9 +156,8 @@ class Driver:
 
     def _level(self, found: api.LibraryRow | RemoteModel, model: str) -> str | None:
         """The thinking level to send. Raises UnsupportedFeature where it has to be exact and the model lacks it."""
-        row = None if isinstance(found, RemoteModel) else found
         try:
-            return level_of(row, self._job.params.thinking, model)
+            return level_of(found, self._job.params.thinking, model)
         except UnsupportedFeature as error:
             if self._job.exact:
                 raise
@@ -166,27 +167,54 @@ class Driver:
     # --- fit and request -----------------------------------------------------------------------
 
     async def _generate(self, model: Model, tools: Tools) -> api.TurnResult:
-        """One request, and once more with less where the model knows better than the count what fits."""
-        await self._fit(model, tools, model.window)
-        try:
-            return await self._request(model, tools)
-        except ContextOverflow as error:
-            overflow = error
-        if not await self._fit(model, tools, int(overflow.context or 0), certain=True):
-            raise overflow
+        """One request, and some more with less where the model knows better than the count what fits."""
+        await self._fit(model, tools)
+        for _ in range(MAX_REFITS):
+            try:
+                return await self._request(model, tools)
+            except ContextOverflow as overflow:
+                if not await self._refit(model, tools, overflow):
+                    raise
         return await self._request(model, tools)
 
-    async def _fit(self, model: Model, tools: Tools, window: int, *, certain: bool = False) -> bool:
-        """Leave out what does not fit `window` tokens; counting is skipped while a cheap upper guess fits."""
+    async def _fit(self, model: Model, tools: Tools) -> None:
+        """Leave out what does not fit; counting is skipped while a cheap upper guess fits."""
+        window = model.window
+        if not window or not self._history.trims:
+            return
+        if context.estimate(self._history.messages(supports_images=model.supports_images)) < window - context.reserve(
+            window
+        ):
+            return
+        try:
+            await self._leave_out(model, tools, window)
+        except ContextOverflow:
+            if model.exact:
+                raise
+            # nobody measured it: the model itself says whether it fits
+
+    async def _refit(self, model: Model, tools: Tools, overflow: ContextOverflow) -> bool:
+        """Leave out more of what the model refused; false where there is nothing to leave out."""
+        if not self._history.trims:
+            return False
+        window = int(overflow.context or 0) or model.window
+        try:
+            return await self._leave_out(model, tools, window)
+        except ContextOverflow:
+            if model.exact and window:
+                raise
+            raise overflow from None  # in the words of who refused it
+
+    async def _leave_out(self, model: Model, tools: Tools, window: int) -> bool:
+        """Whole exchanges at the head, so that the rest fits `window` tokens (0: fewer than now).
+
+        Raises ContextOverflow when the last one alone does not fit.
+        """
         history = self._history
-        if not window or not history.trims:
-            return False
         messages = history.messages(supports_images=model.supports_images)
-        if not certain and context.estimate(messages) < window - context.reserve(window):
-            return False
         counted = await self._cancel.race(lambda: model.count(messages, tools.schemas))
         head = context.head_length(messages)
-        leave = context.drop(messages[head:], counted.each[head:], counted.total, window)
+        leave = context.drop(messages[head:], counted.each[head:], counted.total, window or counted.total)
         if leave:
             self._view.notice(left_out_text(history.leave_out(leave), window, history.remedy))
         return leave > 0

@@ -54,6 +54,11 @@ class Model(Protocol):
         """Tokens, 0 while it is not known."""
         ...
 
+    @property
+    def exact(self) -> bool:
+        """Whether its tokens were counted by its own tokenizer, the last time they were."""
+        ...
+
     async def load(self, view: Asker, cancel: Cancel, *, allow_switch: bool) -> None:
         """Make it resident. Raises the typed errors."""
         ...

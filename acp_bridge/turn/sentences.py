@@ -18,9 +18,12 @@ def images_left_out_text(count: int, model: str) -> str:
 
 
 def left_out_text(count: int, window: int, remedy: str = "") -> str:
-    """Reported when messages at the head no longer fit. `count` is all that is left out by now; `remedy` may follow."""
+    """Reported when messages at the head no longer fit. `count` is all that is left out by now, `window` 0 where nobody
+    said how large it is; `remedy` may follow.
+    """
     first, fit, are = ("message", "fits", "is") if count == 1 else (f"{count:,} messages", "fit", "are")
-    text = f"The first {first} no longer {fit} the window of {counted(window, 'token')} and {are} left out."
+    size = f" of {counted(window, 'token')}" if window else ""
+    text = f"The first {first} no longer {fit} the window{size} and {are} left out."
     return f"{text} {remedy}" if remedy else text
 
 

@@ -95,7 +95,8 @@ class Gateway:
         self._make_daemon = make_daemon
         self._programs: dict[str, Program] = {}
         self._group: anyio.abc.TaskGroup | None = None
-        models.remotes_listed = providers.listed
+        models.remote_missing = providers.missing
+        models.remote_look = providers.first_look
 
     async def run(self) -> None:
         """Keep the view of the models and the connections, until cancelled."""

@@ -23,6 +23,8 @@ HOLD_END_S = 0.5
 class BoundLocal:
     """Implements `acp_bridge.turn.interfaces.Model`."""
 
+    exact = True
+
     def __init__(self, local: LocalModel, daemon: Daemon, settings: Settings, row: api.LibraryRow) -> None:
         self.name = row.name
         self._vision = row.vision

@@ -5,26 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from acp_bridge.turn.context import estimate
 from shared.protocol import api
 
 if TYPE_CHECKING:
     from acp_bridge.cancel import Cancel
     from acp_bridge.models.picker import RemoteModel
-    from acp_bridge.providers.client import ProviderClient
+    from acp_bridge.providers.registry import Providers
     from acp_bridge.turn.model.consent import Asker
 
 
 class BoundRemote:
-    """Implements `acp_bridge.turn.interfaces.Model`."""
+    """Implements `acp_bridge.turn.interfaces.Model`. Each request goes by the config file as it is then."""
 
     may_see = False
 
-    def __init__(self, client: ProviderClient, model: RemoteModel) -> None:
+    def __init__(self, providers: Providers, model: RemoteModel) -> None:
         self.name = model.id
-        self.window = model.context
         self.supports_images = model.vision
-        self._client = client
+        self.exact = False
+        self._model = model
+        self._providers = providers
+
+    @property
+    def window(self) -> int:
+        """Tokens: as listed, or as the endpoint said in a refusal. 0 while nobody said."""
+        return self._providers.window(self._model)
 
     async def load(self, view: Asker, cancel: Cancel, *, allow_switch: bool) -> None:
         """Nothing has to be loaded."""
@@ -33,15 +38,16 @@ class BoundRemote:
     async def generate(
         self, params: api.TurnParams, on_event: Callable[[api.Event], None], cancel: Cancel, view: Asker
     ) -> api.TurnResult:
-        """See Model."""
-        del view
-        return await self._client.turn(params, on_event, cancel)
+        """See Model. Raises NoSatisfactoryModel when its provider was removed meanwhile."""
+        client = await self._providers.client(self.name)
+        return await client.turn(params, on_event, cancel, view.waiting)
 
     async def hold(self, run: str) -> None:
         """Nothing is held: others cannot take a remote model away."""
         del run
 
     async def count(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> api.CountResult:
-        """An estimate on the safe side: the endpoint has no method for it."""
-        each = [estimate([message]) for message in messages]
-        return api.CountResult(each=each, total=sum(each) + len(str(tools)) // 3)
+        """By the server's own tokenizer, else by what its answers have counted."""
+        client = await self._providers.client(self.name)
+        counted, self.exact = await client.count(self.name, messages, tools)
+        return counted

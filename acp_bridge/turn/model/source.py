@@ -50,6 +50,8 @@ class ModelSource:
         Raises the typed errors of a resolution, or why modeld is away; TurnCancelled.
         """
         wanted = self.wanted(pick, named)
+        if is_remote(wanted):
+            await cancel.race(self._providers.refresh)  # a provider that was removed gets nothing any more
         if not self._known(wanted):
             await cancel.race(lambda: self._models.first_look(wanted))
         fixed = "" if wanted == NOTHING else wanted
@@ -64,15 +66,14 @@ class ModelSource:
             raise away from None
 
     def _known(self, name: str) -> bool:
-        models = self._models
-        return models.row(name) is not None or any(remote.id == name for remote in models.remotes)
+        return self._models.found(name) is not None
 
     def bound(self, found: api.LibraryRow | RemoteModel) -> Model:
         """The model as one turn sees it."""
         if isinstance(found, RemoteModel):
             from acp_bridge.turn.model.remote import BoundRemote
 
-            return BoundRemote(self._providers.client(found), found)
+            return BoundRemote(self._providers, found)
         return self.local(found)
 
     def local(self, row: api.LibraryRow) -> BoundLocal:

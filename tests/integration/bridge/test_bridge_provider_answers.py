@@ -14,6 +14,7 @@ import pytest
 from acp_bridge.cancel import Cancel
 from acp_bridge.providers.client import ProviderClient
 from acp_bridge.providers.config import Provider
+from acp_bridge.providers.endpoint import Certificates
 from shared.errors import ModeldError
 from shared.protocol import api
 
@@ -415,20 +416,25 @@ class Handler(socketserver.StreamRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def provider() -> Iterator[ProviderClient]:
+def certificates() -> Certificates:
+    return Certificates()
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
     with Server(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
-        address = f"http://127.0.0.1:{server.server_address[1]}/v1"
-        yield ProviderClient(Provider(name="lab", base_url=address, timeout_s=20))
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
         Server.closing.set()
         server.shutdown()
         thread.join()
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_an_answer(provider: ProviderClient, name: str) -> None:
+async def test_an_answer(address: str, certificates: Certificates, name: str) -> None:
     case = CASES[name]
+    provider = ProviderClient(Provider(name="lab", base_url=address, timeout_s=20), certificates)
     events: list[api.Event] = []
     result, error = None, ""
     with anyio.fail_after(15):
@@ -437,6 +443,7 @@ async def test_an_answer(provider: ProviderClient, name: str) -> None:
             result = await provider.turn(asked, events.append, Cancel())
         except ModeldError as refused:
             error = refused.message
+    await provider.close()
     assert "".join(event.text for event in events if isinstance(event, api.TextDelta)) == case.text
     assert "".join(event.text for event in events if isinstance(event, api.ReasoningDelta)) == case.thinking
     if case.error:

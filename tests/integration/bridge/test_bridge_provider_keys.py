@@ -14,10 +14,10 @@ from keyring.errors import KeyringLocked
 from acp_bridge.cancel import Cancel
 from acp_bridge.models.picker import RemoteModel
 from acp_bridge.providers.client import ProviderClient
-from acp_bridge.providers.config import Provider, read_providers
+from acp_bridge.providers.config import Provider, read_configured
 from acp_bridge.providers.keys import SERVICE, key_hint, key_of
 from acp_bridge.providers.listcache import ListCache
-from shared.errors import BackendUnavailable, DownloadFailed, SettingInvalid
+from shared.errors import BackendUnavailable, DownloadFailed
 from shared.fetch.pull import pull
 from shared.paths import DataRoot
 from shared.protocol import api
@@ -126,10 +126,10 @@ def test_a_key_in_the_place_of_a_name_is_not_reported(entries: Memory, name: str
 def test_an_address_that_holds_a_key_is_refused_without_it(tmp_path: Path, address: str) -> None:
     file = tmp_path / "config.toml"
     file.write_text(f'[providers.lab]\nbase_url = "{address}"\n')
-    with pytest.raises(SettingInvalid) as refused:
-        read_providers(file)
-    assert "Marked" not in refused.value.message
-    assert "base_url" in refused.value.message
+    configured = read_configured(file)
+    assert configured.providers == ()
+    assert "Marked" not in configured.problems["lab"]
+    assert "base_url" in configured.problems["lab"]
 
 
 PROXIES = ["http://me:Marked@[::bad", "ftp://me:Marked@h", "me:Marked@127.0.0.1:1", "http://me:Marked@h:port",
@@ -142,15 +142,15 @@ PROXIES = ["http://me:Marked@[::bad", "ftp://me:Marked@h", "me:Marked@127.0.0.1:
 async def test_a_proxy_that_cannot_be_used_is_typed_and_its_password_not_reported(
     monkeypatch: pytest.MonkeyPatch, proxy: str
 ) -> None:
-    monkeypatch.setattr("acp_bridge.providers.client.RETRY_PAUSES_S", ())
     monkeypatch.setenv("HTTP_PROXY", proxy)
     monkeypatch.delenv("NO_PROXY", raising=False)
-    client = ProviderClient(Provider(name="lab", base_url="http://example.invalid/v1"))
+    client = ProviderClient(Provider(name="lab", base_url="http://example.invalid/v1", max_retries=0))
     asked = api.TurnParams(model="lab/m", messages=[])
     for work in (client.models, lambda: client.turn(asked, lambda event: None, Cancel())):
         with pytest.raises(BackendUnavailable) as refused:
             await work()
         assert "Marked" not in refused.value.message
+    await client.close()
 
 
 @pytest.mark.parametrize("proxy", PROXIES)
@@ -166,7 +166,7 @@ def test_so_it_is_with_a_pull(data_root: DataRoot, monkeypatch: pytest.MonkeyPat
 def test_the_config_file_names_the_entry(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text('[providers.lab]\nbase_url = "http://lab/v1"\nkey_keyring = "cluster"\n')
-    assert read_providers(file) == [ENTRY]
+    assert read_configured(file).providers == (ENTRY,)
 
 
 # --- lists --------------------------------------------------------------------------------------

@@ -48,7 +48,11 @@ class Server:
                 writer.write(head(200, "application/json") + json.dumps(listed).encode())
             else:
                 length = int(text.lower().split("content-length:")[1].split("\r\n")[0])
-                self.bodies.append(json.loads(await reader.readexactly(length)))
+                body = json.loads(await reader.readexactly(length))
+                if not text.startswith("POST /v1/chat/completions"):
+                    writer.write(head(404))
+                    return
+                self.bodies.append(body)
                 reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
                 await reply(writer, self.bodies[-1])
             await writer.drain()
@@ -80,7 +84,7 @@ async def remote(
 ) -> AsyncIterator[tuple[Server, Client, str]]:
     """A bridge with one provider (`more` of its configuration) and a session on its model."""
     monkeypatch.setenv("TEST_KEY", "s3cret")
-    monkeypatch.setattr("acp_bridge.providers.client.RETRY_PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr("acp_bridge.providers.retry.FIRST_S", 0.0)
     server = Server()
     listener = await asyncio.start_server(server.handle, "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]

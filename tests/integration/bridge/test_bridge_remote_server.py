@@ -176,10 +176,11 @@ async def test_a_server_that_stands_still_is_a_timeout(bench: Bench, scripted: S
 async def test_a_server_that_is_not_up_yet_is_tried_again(
     bench: Bench, tiny_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acp_bridge.providers.client.RETRY_PAUSES_S", (0.1,) * 500)
+    monkeypatch.setattr("acp_bridge.providers.config.MOST_RETRIES", 500)
+    monkeypatch.setattr("acp_bridge.providers.retry.MOST_S", 0.1)
     server = Server(tiny_file, "scripted")
     try:
-        async with remote(bench, server, 'models = ["tiny"]') as (client, session):
+        async with remote(bench, server, 'models = ["tiny"]', "max_retries = 500") as (client, session):
             async with anyio.create_task_group() as group:
 
                 async def prompt() -> None:

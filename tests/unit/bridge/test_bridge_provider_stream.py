@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_bridge.providers.client import listed_entries, request_body
-from acp_bridge.providers.config import read_providers
+from acp_bridge.providers.answers.stream import StreamReader
+from acp_bridge.providers.answers.think import ThinkSplitter
+from acp_bridge.providers.config import Configured, read_configured
 from acp_bridge.providers.keys import key_of
-from acp_bridge.providers.stream import StreamReader
-from acp_bridge.providers.think import ThinkSplitter
+from acp_bridge.providers.listing import listed_entries
+from acp_bridge.providers.requests import chat_body
 from shared.errors import SettingInvalid
 from shared.protocol import api
 from shared.text.secret import Cleaner
@@ -95,9 +96,9 @@ def test_thinking_is_what_stands_in_the_marks_at_the_begin(text: str, expected: 
 
 def test_providers_of_the_config_file(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
-    assert read_providers(file) == []
+    assert read_configured(file) == Configured()
     file.write_text('[providers.b]\nbase_url = "http://b/v1/"\n[providers.a]\nbase_url = "https://a"\nkey_env = "K"\n')
-    first, second = read_providers(file)
+    first, second = read_configured(file).providers
     assert (first.name, second.base_url) == ("a", "http://b/v1")
     key = key_of(first, {"K": "secret"})
     assert key is not None
@@ -105,23 +106,51 @@ def test_providers_of_the_config_file(tmp_path: Path) -> None:
     assert key_of(second, {"K": "secret"}) is None
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[providers.a]",
-        '[providers.a]\nbase_url = "ftp://x"',
-        '[providers.a]\nbase_url = "http://x"\ntypo = 1',
-        '[providers."a b"]\nbase_url = "http://x"',
-        "providers = 3",
-        "[providers.a",
-    ],
-)
-def test_a_bad_entry_names_its_file(tmp_path: Path, text: str) -> None:
+BAD = {
+    "nothing": "",
+    "another protocol": 'base_url = "ftp://x"',
+    "an unknown field": 'base_url = "http://x"\ntypo = 1',
+    "a list for a text": 'base_url = ["http://x"]',
+    "no time": 'base_url = "http://x"\ntimeout_s = 0',
+    "no time to connect": 'base_url = "http://x"\nconnect_timeout_s = -1',
+    "no number": 'base_url = "http://x"\ntimeout_s = nan',
+    "retries without end": 'base_url = "http://x"\nmax_retries = 1000',
+    "a negative window": 'base_url = "http://x"\ncontext = -1',
+    "a header of two lines": 'base_url = "http://x"\nheaders = {X-Team = "a\\nb"}',
+    "no name of a header": 'base_url = "http://x"\nheaders = {"X Team" = "a"}',
+    "a key among the headers": 'base_url = "http://x"\nheaders = {X-Api-Key = "Marked-0123456789abcdef0123"}',
+    "a header of the library": 'base_url = "http://x"\nheaders = {Host = "a"}',
+    "a shape without a place": 'base_url = "http://x"\ninline_completion = "{prefix}"',
+    "an unknown way to think": 'base_url = "http://x"\nthinking = "hard"',
+    "an unknown fact": 'base_url = "http://x"\n[providers.a.model."*"]\ntools = true',
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_entry_costs_itself_and_is_named(tmp_path: Path, what: str) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(f'[providers.good]\nbase_url = "http://y/v1"\n[providers.a]\n{BAD[what]}\n')
+    configured = read_configured(file)
+    assert [provider.name for provider in configured.providers] == ["good"]
+    assert str(file) in configured.problems["a"]
+    assert "Marked" not in configured.problems["a"]
+
+
+@pytest.mark.parametrize("text", ["providers = 3", "[providers.a"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
     file = tmp_path / "config.toml"
     file.write_text(text)
     with pytest.raises(SettingInvalid) as refused:
-        read_providers(file)
+        read_configured(file)
     assert str(file) in refused.value.message
+
+
+def test_a_name_that_cannot_stand_in_a_value_costs_its_entry(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('[providers."My Lab"]\nbase_url = "http://x"\n[providers.good]\nbase_url = "http://y"\n')
+    configured = read_configured(file)
+    assert [provider.name for provider in configured.providers] == ["good"]
+    assert list(configured.problems) == ["My Lab"]
 
 
 def test_what_a_turn_asks_for_is_in_the_request() -> None:
@@ -129,7 +158,7 @@ def test_what_a_turn_asks_for_is_in_the_request() -> None:
 
     def body(choice: str | None, offered: list[dict[str, Any]]) -> dict[str, Any]:
         params = api.Sampling(tool_choice=choice, stop=["END"], max_tokens=5)
-        return request_body(api.TurnParams(model="cloud/m", messages=[], tools=offered, params=params))
+        return chat_body(api.TurnParams(model="cloud/m", messages=[], tools=offered, params=params), "m")
 
     asked = body("required", tools)
     assert (asked["model"], asked["stop"], asked["max_tokens"], asked["tool_choice"]) == ("m", ["END"], 5, "required")

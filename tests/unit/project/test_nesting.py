@@ -16,9 +16,9 @@ from acp_bridge.mcp.secrets import ServerSecrets
 from acp_bridge.mcp.servers import ServerSpec
 from acp_bridge.mcp.tool import McpTool
 from acp_bridge.models.row_cache import Remembered, RowCache
-from acp_bridge.providers.config import read_providers
+from acp_bridge.providers.answers.stream import StreamReader, error_text
+from acp_bridge.providers.config import read_configured
 from acp_bridge.providers.listcache import ListCache
-from acp_bridge.providers.stream import StreamReader, error_text
 from modeld.pipe.frames import BadFrame, to_worker_reader
 from modeld.rpc.checks import require_conversation, require_shallow
 from modeld.template.render import Template
@@ -147,7 +147,7 @@ def test_files_and_servers_that_nest_without_end_are_unreadable(tmp_path: Path) 
     assert [bool(call.fault) for call in stream.tool_calls()] == [True]
 
 
-@pytest.mark.parametrize("read", [lambda file: load_settings({}, file), read_providers])
+@pytest.mark.parametrize("read", [lambda file: load_settings({}, file), read_configured])
 def test_a_configuration_that_nests_without_end_is_named(tmp_path: Path, read: Callable[[Path], object]) -> None:
     file = tmp_path / "config.toml"
     file.write_text("a = " + "[" * 50_000)

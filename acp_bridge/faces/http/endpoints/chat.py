@@ -55,7 +55,7 @@ class _Turn:
         self._messages = messages
         self._images = image_count(messages)
         self._remote = isinstance(row, RemoteModel)
-        self._params = sampling.of_chat(asked, thinks=isinstance(row, RemoteModel) or row.thinking)
+        self._params = sampling.of_chat(asked, thinks=bool(row.thinking))
         self._tools = sampling.chat_tools(asked)
         self._top = answer.head("chatcmpl", asked.model, time.time())
         self._said = False  # a chunk has gone out

@@ -19,7 +19,7 @@ async def handle(window: Window, params: wire.Nothing) -> wire.Report:
 
     core = await window.core()
     await core.daemon.reconnect()
-    found = [*findings(core.daemon, core.models, core.store), *provider_findings(core.providers.problems)]
+    found = [*findings(core.daemon, core.models, core.store), *provider_findings(await core.providers.look())]
     return wire.Report(
         findings=[_wire_finding(one) for one in found],
         good=all(one.verdict == "ok" for one in found),

@@ -24,7 +24,8 @@ async def remember(window: Window, model: str, folder: str) -> None:
     core = await window.core()
     if model not in offered(core.models.rows, core.models.remotes):
         await core.models.first_look(model)  # a pick may come before it
-    name = checked_pick(model, offered(core.models.rows, core.models.remotes), core.models.rows)
+    ids = offered(core.models.rows, core.models.remotes)
+    name = checked_pick(model, ids, core.models.rows, core.models.missing)
     core.store.remember(folder, name, core.clock.wall())
     window.touch()
 
@@ -32,4 +33,4 @@ async def remember(window: Window, model: str, folder: str) -> None:
 def offered(rows: object, remotes: object) -> list[str]:
     """The ids that may be picked."""
     names = [row.name for row in rows if not row.embedding_only]  # type: ignore[attr-defined]
-    return names + [model.id for model in remotes]  # type: ignore[attr-defined]
+    return names + [model.id for model in remotes if not model.embedding_only]  # type: ignore[attr-defined]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +39,14 @@ async def body_of(answer: httpx2.Response, limit: int) -> str:
     return "".join(pieces)[: limit if limit < 0 else None]
 
 
-async def events_of(library: Any, answer: httpx2.Response) -> AsyncGenerator[tuple[str, str]]:
-    """(name, data) of each event that has data. Raises the library's errors; `SSEError` for one that is too large."""
-    source = _Source(answer)
+async def events_of(
+    library: Any, answer: httpx2.Response, alive: Callable[[], None] = lambda: None
+) -> AsyncGenerator[tuple[str, str]]:
+    """(name, data) of each event that has data; `alive` is called for each piece, of an event or of a comment.
+
+    Raises the library's errors (`SSEError` for an event that is too large), and what `alive` raises.
+    """
+    source = _Source(answer, alive)
     async with (
         aclosing(source.texts),
         aclosing(library.EventSource(source, max_event_size=EVENT_BYTES).__aiter__()) as events,
@@ -58,21 +63,22 @@ class _Source:
     becomes an event of that name.
     """
 
-    def __init__(self, answer: httpx2.Response) -> None:
+    def __init__(self, answer: httpx2.Response, alive: Callable[[], None]) -> None:
         self.headers = {"content-type": EVENT_STREAM}
         self.request = answer.request
-        self.texts = _texts(answer)
+        self.texts = _texts(answer, alive)
 
     def aiter_text(self) -> AsyncGenerator[str]:
         """As of a response."""
         return self.texts
 
 
-async def _texts(answer: httpx2.Response) -> AsyncGenerator[str]:
+async def _texts(answer: httpx2.Response, alive: Callable[[], None]) -> AsyncGenerator[str]:
     before, kept = "", ""
     source: Any = answer.aiter_text()
     async with aclosing(source) as texts:
         async for piece in texts:
+            alive()
             text = kept + (piece if before or kept else piece.removeprefix("\ufeff"))
             lead = before or "\n"
             unfinished = _BEGUN.search(lead + text)

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from acp_bridge.providers.calls import Calls
-from acp_bridge.providers.think import ThinkSplitter
+from acp_bridge.providers.answers.calls import Calls
+from acp_bridge.providers.answers.think import ThinkSplitter
 from shared.protocol import api
 from shared.text.nesting import decode_json
 from shared.text.secret import Cleaner, StreamCleaner
@@ -49,11 +49,15 @@ REASON_SHOWN = 60
 
 
 class StreamReader:
-    """The events of one completion, cleaned of what was sent to get it. All but its events is known at the end."""
+    """The events of one completion, cleaned of what was sent to get it. All but its events is known at the end.
+
+    Tokens: `prompt_tokens`, of them `cached_tokens`; `generated`. `begun`: some of the answer was given.
+    """
 
     def __init__(self, clean: Cleaner) -> None:
         self.finish: api.FinishReason | None = None
         self.prompt_tokens = 0
+        self.cached_tokens = 0
         self.generated = 0
         self.error = ""
         self.ended = False
@@ -62,7 +66,7 @@ class StreamReader:
         self._reasoning = StreamCleaner(clean)
         self._split = ThinkSplitter()
         self._calls = Calls()
-        self._begun = False
+        self.begun = False
         self._thought = False
         self._refused = False
         self._unread = 0
@@ -112,7 +116,7 @@ class StreamReader:
             said.append(f"{pieces} of the answer of {name} could not be read.")
         if self._calls and self.reason() != "tool_calls":
             said.append(f"A tool call was cut off by the end of the answer ({self.reason()}); it is not run.")
-        if not (self._begun or self._calls):
+        if not (self.begun or self._calls):
             said.append(f"{name} thought, and gave no answer." if self._thought else f"{name} gave an empty answer.")
         return said
 
@@ -141,6 +145,7 @@ class StreamReader:
         if isinstance(usage, dict):
             self.prompt_tokens = _whole(usage.get("prompt_tokens")) or self.prompt_tokens
             self.generated = _whole(usage.get("completion_tokens")) or self.generated
+            self.cached_tokens = _cached(usage) or self.cached_tokens
 
     def _ends(self, reason: Any) -> None:
         if reason is None or reason == "":
@@ -191,8 +196,8 @@ class StreamReader:
         shown = self._text.end() if last else self._text.feed(text) if text else ""
         if not shown:
             return []
-        first: list[api.Event] = [] if self._begun else [api.Generating()]
-        self._begun = True
+        first: list[api.Event] = [] if self.begun else [api.Generating()]
+        self.begun = True
         return [*first, api.TextDelta(text=shown)]
 
 
@@ -245,6 +250,15 @@ def _is_error(chunk: Any) -> bool:
         return True
     answers = any(name in chunk for name in ("choices", "usage", "delta", "message", "object"))
     return not answers and any(name in chunk for name in ("detail", "errors", "error_message"))
+
+
+def _cached(usage: dict[str, Any]) -> int:
+    """Tokens of the prompt that a server had ready (OpenAI, vLLM, SGLang; Anthropic and DeepSeek by other names)."""
+    for name in ("prompt_tokens_details", "input_tokens_details"):
+        details = usage.get(name)
+        if isinstance(details, dict) and _whole(details.get("cached_tokens")):
+            return _whole(details["cached_tokens"])
+    return _whole(usage.get("prompt_cache_hit_tokens")) or _whole(usage.get("cache_read_input_tokens"))
 
 
 def _decoded(text: str) -> Any:

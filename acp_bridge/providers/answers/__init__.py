@@ -1,0 +1,1 @@
+"""Reads what a server streams: events, text, thoughts, calls, errors and the end."""
