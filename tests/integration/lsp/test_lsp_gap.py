@@ -12,6 +12,7 @@ import pytest
 from acp_bridge.models.view import Advertised
 from bridge_fakes import Bench, FakeDaemon, active, row, says
 from lsp_fakes import Window, window
+from provider_endpoint import Endpoint
 from shared.client.locate import Detection
 from shared.errors import ModeldError
 from shared.protocol import api
@@ -215,29 +216,13 @@ async def test_past_the_grace_the_pick_is_marked_and_nothing_else_answers(bench:
 
 
 async def test_remote_models_answer_without_any_daemon(bench: Bench) -> None:
-    from acp_bridge.models.picker import RemoteModel
-
-    class Cloud:
-        async def turn(self, params: api.TurnParams, on_event: Any, cancel: Any) -> api.TurnResult:
-            on_event(api.TextDelta(text=f"from {params.model}"))
-            usage = api.Usage(prefilled=1, generated=1)
-            return api.TurnResult(
-                finish_reason="stop",
-                model=params.model,
-                usage=usage,
-                timings=api.Timings(tokens_per_s=9.0),
-                generation=0,
-            )
-
-    async with window(bench) as editor:
-        await editor.request("modeld/status")
-        core = editor.server.window.core_now
-        assert core is not None
-        core.models.remotes = (RemoteModel(id="cloud/big", name="big", provider="cloud", context=100),)
-        core.providers._clients["cloud"] = Cloud()  # type: ignore[assignment]
-        await editor.request("modeld/pick", {"model": "cloud/big"})
-        turn = editor.turn("cloud/big")
-        assert (await turn.end())["finishReason"] == "stop"
-        assert turn.text == "from cloud/big"
-        counted = await editor.request("modeld/count", {"model": "cloud/big", "text": ["a"]})
-        assert counted["exact"] is False
+    with Endpoint() as endpoint:
+        (bench.folder / "config.toml").write_text(f'[providers.cloud]\nbase_url = "{endpoint.url}"\n')
+        async with window(bench) as editor:
+            await editor.request("modeld/status")
+            await editor.request("modeld/pick", {"model": "cloud/big"})
+            turn = editor.turn("cloud/big")
+            assert (await turn.end())["finishReason"] == "stop"
+            assert turn.text == "hello"
+            counted = await editor.request("modeld/count", {"model": "cloud/big", "text": ["a"]})
+            assert counted["exact"] is False
