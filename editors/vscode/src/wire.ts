@@ -422,7 +422,7 @@ export interface Usage {
   generated: number;
 }
 
-/** Seconds, and tokens a second. */
+/** Seconds, and tokens a second. `threads`: how many computed at the end; 0 where nobody tells. */
 export interface Timings {
   queuedS: number;
   loadS: number;
@@ -430,6 +430,7 @@ export interface Timings {
   firstTokenS: number;
   decodeS: number;
   tokensPerS: number;
+  threads: number;
 }
 
 /**
