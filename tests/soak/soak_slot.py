@@ -379,7 +379,7 @@ def main() -> int:
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     if arguments.parts:
         lines = kept(arguments.out, lines) + lines
-    arguments.out.write_text(page(lines, time.monotonic() - began), encoding="utf-8")
+    arguments.out.write_text(page(lines, time.monotonic() - began, "the slot", "soak_slot.py"), encoding="utf-8")
     print(arguments.out.read_text(encoding="utf-8"))
     return 0
 

@@ -165,6 +165,9 @@ def test_a_restarted_and_a_killed_daemon_leave_the_pick_and_the_next_turn(
     window.until(lambda: status().get("instance") and "modeld" in window.status(), "it is back")
     assert SMALL in window.picked()
     _answered(window, status, loaded)
+    # behind the many questions about France in this chat, so small a model answers every question with Paris
+    window.new_chat()
+    window.until(lambda: SMALL in window.picked(), "the pick is the new chat's too")
     window.ask(LONG)
     window.until(lambda: (status()["busy"] or {}).get("stage") == "generating", "text flows")
     psutil.Process(status()["pid"]).send_signal(signal.SIGKILL)
