@@ -55,6 +55,7 @@ without loss, so that what an engine raises is what the editor shows.
     │   ├── DaemonStale             -32042   daemon_stale
     │   ├── DaemonUnreachable       -32043   daemon_unreachable
     │   └── DaemonRestarting        -32044   daemon_restarting
+    ├── ResourcesExhausted      -32052   resources_exhausted
     ├── Upgraded                -32048   upgraded
     ├── SettingInvalid          -32602   setting_invalid
     └── UnknownError                  any    (a kind this version does not know; kept as it came)
@@ -483,6 +484,18 @@ class DaemonRestarting(DaemonError):
     kind = "daemon_restarting"
     code = -32044
     summary = "modeld is restarting; send the prompt again in a moment"
+
+
+class ResourcesExhausted(ModeldError):
+    """The process cannot have more of what the system, or its own bound, gives it.
+
+    `resource`: connections, file descriptors, threads, processes or memory; `limit`: how many, where that is known.
+    """
+
+    kind = "resources_exhausted"
+    code = -32052
+    fields = ("resource", "limit")
+    summary = "modeld has no {resource} left (limit: {limit}); close clients or raise the limit, then try again"
 
 
 class Upgraded(ModeldError):

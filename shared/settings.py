@@ -54,6 +54,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     least_context: int = 4096
     parked_fraction: float = 0.25
     parked_disk_bytes: int = 0
+    connection_limit: int = 512
+    hello_wait: float = 10.0
     message_limit: int = 64 * MIB
     stalled_bytes: int = 4 * MIB
     stalled_seconds: float = 10.0
@@ -117,6 +119,8 @@ REASONS: dict[str, str] = {
     "least_context": "smallest context that `auto` settles for, in tokens",
     "parked_fraction": "part of free memory at load that parked conversations may use",
     "parked_disk_bytes": "disk that conversations may use to stay warm through a switch or restart; 0 keeps none",
+    "connection_limit": "clients at once; fewer where the system lets this process open too few files",
+    "hello_wait": "a connection that has not said hello after this is closed",
     "message_limit": "largest JSON-RPC message",
     "stalled_bytes": "unsent bytes after which a client counts as stalled",
     "stalled_seconds": "time without drain after which a client counts as stalled",
@@ -135,7 +139,14 @@ REASONS: dict[str, str] = {
 
 #: One folder of a list with colons between, or an address, which has colons of its own (and is told to be no folder).
 _FOLDER = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://[^/]*(?:/[^:]*)?|[^:]+")
-_LEAST: dict[str, float] = {"lease_ttl": 1.0, "queue_limit": 1, "reaper_samples": 1, "message_limit": 1024}
+_LEAST: dict[str, float] = {
+    "lease_ttl": 1.0,
+    "queue_limit": 1,
+    "reaper_samples": 1,
+    "message_limit": 1024,
+    "connection_limit": 8,
+    "hello_wait": 0.1,
+}
 BACKEND_CHOICES = ("auto", *BACKENDS, "none")
 _TYPES = get_type_hints(Settings)
 

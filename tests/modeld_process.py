@@ -154,6 +154,8 @@ class Modeld:
 
     def __init__(self, root: DataRoot, backend: str = "scripted", **environ: str) -> None:
         self.root = root
+        #: What runs it, with its command behind: `sh -c 'ulimit -n 64; exec "$@"' sh`.
+        self.prefix: tuple[str, ...] = ()
         self.said = root.path / "said.log"
         self.backend = backend
         # one engine thread: two of them spin at each other's barriers while other tests run
@@ -161,7 +163,7 @@ class Modeld:
         self.process: subprocess.Popen[bytes] | None = None
 
     async def start(self, seconds: float = LONG) -> None:
-        command = [sys.executable, "-P", "-m", "modeld", "serve", "--quiet", "--backend", self.backend]
+        command = [*self.prefix, sys.executable, "-P", "-m", "modeld", "serve", "--quiet", "--backend", self.backend]
         with self.said.open("ab") as output:
             self.process = subprocess.Popen(
                 command, env=self.environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output

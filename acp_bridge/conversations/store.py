@@ -320,7 +320,7 @@ class Store:
         )
 
 
-def _unusable(path: Path, error: Exception) -> RootError:
+def _unusable(path: Path, error: Exception) -> ModeldError:
     """Why the file cannot be used, with what there is to know about it."""
     from shared.lease import disk
 

@@ -11,6 +11,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -44,6 +45,7 @@ from modeld.pipe.messages import (
 )
 from modeld.pipe.pipe_writer import Outgoing
 from shared.catalog.identity import RequestedIdentity
+from shared.diagnosis.exhausted import exhausted
 from shared.errors import EngineFailed, ModeldError, ModelLoadFailed, from_wire
 from shared.lease.crashpoint import crash_point
 from shared.protocol.api import Event
@@ -119,26 +121,29 @@ class WorkerHost:
 
     async def _spawn(self, log: Path | None, environ: Mapping[str, str] | None) -> None:
         loop = asyncio.get_running_loop()
-        stderr = os.open(os.devnull if log is None else log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         watchdog = self._settings.worker_watchdog
         command = [sys.executable, *WORKER, self.backend, "--watchdog", repr(watchdog), "--owner", str(os.getpid())]
-        theirs, ours = os.pipe()
-        self._outgoing = Outgoing(ours, _nothing, watchdog / _BEATS_PER_WATCHDOG, self._heartbeat)
-        try:
-            await loop.subprocess_exec(
-                lambda: self._link,
-                *command,
-                stdin=theirs,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=stderr,
-                env={"GOMP_SPINCOUNT": BARRIER_SPINS, **(os.environ if environ is None else environ)},
-            )
-        except OSError as error:
-            self._outgoing.close()
-            raise ModelLoadFailed(model="", stage="worker", reason=f"cannot start: {error.strerror}") from error
-        finally:
-            os.close(stderr)
-            os.close(theirs)
+        with ExitStack() as held:
+            try:
+                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+                stderr = os.open(os.devnull if log is None else log, flags, 0o600)
+                held.callback(os.close, stderr)
+                theirs, ours = os.pipe()
+                held.callback(os.close, theirs)
+                self._outgoing = Outgoing(ours, _nothing, watchdog / _BEATS_PER_WATCHDOG, self._heartbeat)
+                await loop.subprocess_exec(
+                    lambda: self._link,
+                    *command,
+                    stdin=theirs,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=stderr,
+                    env={"GOMP_SPINCOUNT": BARRIER_SPINS, **(os.environ if environ is None else environ)},
+                )
+            except (OSError, RuntimeError) as error:
+                if self._outgoing is not None:
+                    self._outgoing.close()
+                reason = f"cannot start: {getattr(error, 'strerror', None) or error}"
+                raise exhausted(error) or ModelLoadFailed(model="", stage="worker", reason=reason) from error
         self.pid = self._link.pid
         if sys.platform == "win32":
             from shared.system.winjob import Job as JobObject

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import anyio
-import anyio.to_thread
 
 from modeld.memory.policy import DeviceMemory, reserve_bytes
 from modeld.memory.probe import host_memory
 from shared.catalog.advertised import fit
+from shared.diagnosis.threads import in_thread
+from shared.errors import ResourcesExhausted
 from shared.protocol import api
 
 if TYPE_CHECKING:
@@ -48,7 +50,8 @@ async def keep_checksums(library: Library, busy: Callable[[], bool]) -> None:
     while True:
         await anyio.sleep(CHECKSUM_PAUSE)
         if not busy():
-            await anyio.to_thread.run_sync(library.compute_checksums, busy)
+            with suppress(ResourcesExhausted):  # the next round may get its thread
+                await in_thread(library.compute_checksums, busy)
 
 
 async def listed(
@@ -65,12 +68,12 @@ async def listed(
     from shared.catalog.advertised.capability import Servable
     from shared.catalog.advertised.rows import Live, library_rows, picker_rows
 
-    entries = await anyio.to_thread.run_sync(library.rows)
+    entries = await in_thread(library.rows)
     live = Live(
         servable=Servable(backend=status.backend, standing="live"),
         status=status,
         engines=frozenset(one.backend for one in available() if one.importable),
-        fits=await anyio.to_thread.run_sync(fit_texts, entries, settings, given_back),
+        fits=await in_thread(fit_texts, entries, settings, given_back),
         rejected=rejected,
     )
     rows = picker_rows(entries, live) if live_only else library_rows(entries, live)

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-import anyio.to_thread
 import msgspec
 
+from shared.diagnosis.threads import in_thread
 from shared.errors import ModeldError
 from shared.protocol import api
 
@@ -77,8 +77,8 @@ class Jobs:
             )
 
         try:
-            result = await anyio.to_thread.run_sync(request)
-            name = await anyio.to_thread.run_sync(self._library.name_at, result.path)
+            result = await in_thread(request)
+            name = await in_thread(self._library.name_at, result.path)
         except (ModeldError, OSError) as error:
             job.outcome.set_exception(error)
             job.outcome.exception()  # its callers may all have gone
@@ -101,9 +101,9 @@ class Jobs:
         from modeld.library.removal import remove_whole
 
         entry = await self._slot.find(name)
-        rows = await anyio.to_thread.run_sync(self._library.rows)
+        rows = await in_thread(self._library.rows)
         used = self._in_use()
-        result = await anyio.to_thread.run_sync(
+        result = await in_thread(
             lambda: remove_whole(
                 entry, rows, lambda paths: used[1] if used[0].intersection(paths) else None, self._root
             )

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
 
 from modeld.owner.device import DeviceEvent, DeviceLease, named_worker
 from shared.clock import Clock
+from shared.diagnosis.threads import in_thread, somehow
 from shared.endpoint.faults import FolderUnusable
 from shared.endpoint.folder import make_private
 from shared.errors import DeviceBusy, RootUnusable
@@ -66,7 +66,7 @@ class Devices:
             lease = self._held.get(name) or self._lease(name)
             try:
                 with anyio.CancelScope(shield=True):
-                    await anyio.to_thread.run_sync(lease.take, worker)
+                    await in_thread(lease.take, worker)
             finally:
                 if lease.taken:
                     self._held[name] = lease
@@ -76,7 +76,7 @@ class Devices:
         for lease in tuple(self._held.values()):
             try:
                 with anyio.fail_after(policy.validity(self._ttl)):
-                    await anyio.to_thread.run_sync(lease.confirm, abandon_on_cancel=True)
+                    await in_thread(lease.confirm, abandon_on_cancel=True)
             except TimeoutError as error:
                 raise lease.busy() from error
 
@@ -89,7 +89,7 @@ class Devices:
             lease = self._held.pop(name, None)
             if lease is not None:
                 with anyio.CancelScope(shield=True):
-                    await anyio.to_thread.run_sync(lease.release, reason)
+                    await somehow(lease.release, reason)
 
     def _lease(self, name: str) -> DeviceLease:
         try:

@@ -13,7 +13,6 @@ from typing import Literal, TypeVar
 
 import anyio
 import anyio.abc
-import anyio.to_thread
 import msgspec
 
 from modeld.owner import previous_worker
@@ -24,6 +23,8 @@ from modeld.owner.trace import Trace
 from modeld.store.database import StoreBusy
 from shared.clock import Clock, SystemClock
 from shared.diagnosis.defect import where
+from shared.diagnosis.exhausted import exhausted
+from shared.diagnosis.threads import in_thread, somehow
 from shared.endpoint.folder import user_folder
 from shared.errors import ModeldError, NotOwner, RootUnusable
 from shared.lease import disk, files, policy, presence
@@ -147,7 +148,7 @@ class Ownership:
             raise NotOwner(owner=None)
         try:
             with anyio.fail_after(policy.validity(self._ttl)):
-                await anyio.to_thread.run_sync(keeper.confirm, abandon_on_cancel=True)
+                await in_thread(keeper.confirm, abandon_on_cancel=True)
         except (LeaseLost, TimeoutError, OSError) as error:
             raise NotOwner(owner=None) from error
         return self.check()
@@ -208,7 +209,7 @@ class Ownership:
                 futures.wait([closed], timeout=CLOSE_WAIT)
             return keeper.release(reason, RELEASE_WAIT, worker_gone=gone)
 
-        written = await anyio.to_thread.run_sync(let_go, abandon_on_cancel=True)
+        written = await somehow(let_go, abandon_on_cancel=True)
         self._tell("released")
         return written
 
@@ -272,7 +273,7 @@ class Ownership:
             attempt.error = error
         except Exception as error:  # whatever stands on the disk, the daemon outlives a look at it
             self._defect("take", error)
-            attempt.error = RootUnusable(
+            attempt.error = exhausted(error) or RootUnusable(
                 path=str(self._root.path), hint=f"{type(error).__name__} while the lease was taken; see `modeld logs`"
             )
         finally:
@@ -303,8 +304,8 @@ class Ownership:
         self._before = taken.before
         self._stood_still = taken.standing == "expired"
         self._left = taken.record.worker
-        self._keeper = keeper
         keeper.start()
+        self._keeper = keeper
         try:
             self._folder.sweep(taken.record.epoch, self._clock.wall())
             presence.sweep(self._root, self._me, self._clock.wall())
@@ -320,12 +321,10 @@ class Ownership:
         if keeper is None or self._epoch is not None:
             return
         number = keeper.record.epoch
-        await anyio.to_thread.run_sync(self._open_store, number, abandon_on_cancel=True)
+        await in_thread(self._open_store, number, abandon_on_cancel=True)
         if self._left is not None:
             watchdog = policy.validity(self._ttl)
-            await anyio.to_thread.run_sync(
-                previous_worker.clear, self._left, self._me, watchdog, abandon_on_cancel=True
-            )
+            await in_thread(previous_worker.clear, self._left, self._me, watchdog, abandon_on_cancel=True)
             await self._in_thread(lambda: keeper.name_worker(None))
             self._left = None
         if keeper.state == "lost":
@@ -351,13 +350,13 @@ class Ownership:
 
     async def _in_thread(self, call: Callable[[], None]) -> None:
         try:
-            await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
+            await in_thread(call, abandon_on_cancel=True)
         except LeaseLost as error:
             raise NotOwner(owner=None) from error
 
     async def _exclusive(self, call: Callable[[], T]) -> T:
         async with self._files_lock:
-            return await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
+            return await in_thread(call, abandon_on_cancel=True)
 
     # --- events ---
 

@@ -40,7 +40,11 @@ class Outgoing:
         self._heartbeat = heartbeat
         self._pieces: SimpleQueue[_Piece | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="outgoing", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # no thread can be had
+            os.close(sink)
+            raise
 
     def put(self, data: bytes) -> None:
         """Write it soon. From any thread; nothing when the pipe is broken."""

@@ -11,12 +11,15 @@ import anyio
 import msgspec
 
 from modeld.rpc import fence
+from modeld.rpc.admission import admission
 from modeld.slot.scheduler import Client
-from shared.errors import StaleFence, Unauthenticated
+from shared.diagnosis.exhausted import exhausted
+from shared.errors import ResourcesExhausted, StaleFence, Unauthenticated
 from shared.protocol import api
 from shared.protocol.faults import MethodNotFound
 from shared.protocol.framing import LineFramer
 from shared.protocol.peer import Peer
+from shared.system.descriptors import most_descriptors
 from shared.text.shown import NAME_MOST, one_line
 
 if TYPE_CHECKING:
@@ -66,6 +69,7 @@ class Server:
         self._pushed_at = -1e9
         self._left = anyio.Event()
         self._answered = anyio.Event()
+        self._admission = admission(most_descriptors(), daemon.settings.connection_limit)
 
     # --- counts --------------------------------------------------------------------------------
 
@@ -107,6 +111,11 @@ class Server:
         async def on_request(call: Call) -> Any:
             try:
                 return await self._answer(connection, call)
+            except (OSError, RuntimeError) as error:
+                full = exhausted(error)
+                if full is None:
+                    raise
+                raise full from error
             finally:  # once the answer has been put
                 asyncio.get_running_loop().call_soon(self._note_answered)
 
@@ -119,9 +128,12 @@ class Server:
             on_defect=self._defect,
         )
         self._connections[connection.number] = connection
+        self._make_room()
+        late = asyncio.get_running_loop().call_later(self._daemon.settings.hello_wait, _late, connection)
         try:
             await peer.run()
         finally:
+            late.cancel()
             del self._connections[connection.number]
             left, self._left = self._left, anyio.Event()
             left.set()
@@ -129,6 +141,13 @@ class Server:
                 self._daemon.log(f"{connection.info.name if connection.info else 'a client'} stopped reading")
             self._daemon.slot.scheduler.drop_client(connection.number)
             self.changed()
+
+    def _make_room(self) -> None:
+        """Whoever has said nothing for the longest gives way to the one that has just come."""
+        silent = [one for one in self._connections.values() if one.client is None]
+        for one in silent[: max(len(silent) - self._admission.silent, 0)]:
+            if one.peer is not None:
+                one.peer.refuse(ResourcesExhausted(resource="connections", limit=self._admission.silent))
 
     def close(self) -> None:
         """End every connection; what was answered is still written."""
@@ -160,6 +179,10 @@ class Server:
         except Unauthenticated:
             call.after_response(call.peer.close)
             raise
+        others = sum(one.client is not None for one in self._connections.values() if one is not connection)
+        if not self._admission.takes(others, command=params.client.name == api.COMMAND_LINE):
+            call.after_response(call.peer.close)
+            raise ResourcesExhausted(resource="connections", limit=self._admission.greeted)
         # what others get to see and the log says: one line in which nothing acts, whatever the client calls itself
         name = one_line(params.client.name, NAME_MOST) or "a client"
         connection.info = msgspec.structs.replace(params.client, name=name)
@@ -205,6 +228,12 @@ class Server:
         for connection in self._connections.values():
             if connection.watching and connection.peer is not None:
                 connection.peer.notify("status/changed", status, latest="status")
+
+
+def _late(connection: Connection) -> None:
+    """Its time to say hello is over."""
+    if connection.client is None and connection.peer is not None:
+        connection.peer.refuse(Unauthenticated("say hello first"))
 
 
 def _ignore(note: Notification) -> None:

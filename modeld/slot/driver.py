@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.abc
-import anyio.to_thread
 
 from modeld.memory import policy
 from modeld.slot.core import effects as fx
@@ -25,6 +24,7 @@ from modeld.slot.worker_supervisor import StartWorker, WorkerSupervisor
 from modeld.turn.lease import LeaseTable
 from modeld.turn.queue import Resident
 from shared.diagnosis.defect import where
+from shared.diagnosis.threads import in_thread
 from shared.errors import (
     ModeldError,
     ModelLoadFailed,
@@ -250,7 +250,7 @@ class Slot:
 
     async def find(self, model: str) -> ModelEntry:
         """The library's entry, as it may be loaded. Raises ModelNotFound."""
-        return await anyio.to_thread.run_sync(lambda: self.loads.projectors.without(self.lookup.find(model)))
+        return await in_thread(lambda: self.loads.projectors.without(self.lookup.find(model)))
 
     @property
     def resident(self) -> Resident | None:

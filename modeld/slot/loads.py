@@ -6,7 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import anyio
-import anyio.to_thread
 
 from modeld.memory import policy
 from modeld.memory.probe import private_bytes
@@ -20,6 +19,7 @@ from modeld.slot.rejections import Rejections
 from modeld.slot.request import identity_of, merged, require_servable
 from modeld.slot.scheduled_request import ScheduledRequest, Stopped
 from modeld.turn.queue import fits
+from shared.diagnosis.threads import in_thread
 from shared.errors import InsufficientMemory, ModeldError, ModelLoadFailed, from_wire
 from shared.lease.crashpoint import crash_point
 from shared.protocol import api
@@ -80,9 +80,7 @@ class Loads:
             # The new model is proven loadable before the old one is closed for it.
             # A drive that hangs is left to itself: whoever waits for it must be able to give up.
             named = entry
-            entry = await request.unless_stopped(
-                lambda: anyio.to_thread.run_sync(slot.lookup.checked, named, abandon_on_cancel=True)
-            )
+            entry = await request.unless_stopped(lambda: in_thread(slot.lookup.checked, named, abandon_on_cancel=True))
         kept = await slot.records.config(entry.name, entry.aliases)
         target = identity_of(entry, merged(config, kept), slot.backend)
         state = slot.machine.state

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
-import anyio.to_thread
 
 from modeld.engine.backends import installed_version
 from modeld.engine.dry_run import Sizes
@@ -17,6 +16,7 @@ from modeld.pipe.messages import Loaded
 from modeld.slot.ports import ReadMemory
 from modeld.slot.request import footprint_key
 from shared.catalog.advertised import fit
+from shared.diagnosis.threads import in_thread
 from shared.errors import UnsupportedFeature
 from shared.protocol import api
 from shared.system.foreign import ask
@@ -47,9 +47,9 @@ class Planner:
     async def plan(self, entry: ModelEntry, target: RequestedIdentity) -> api.MemoryPlan:
         """The arithmetic of loading `target` in place of what is resident. Raises UnsupportedFeature."""
         engine = await self._arithmetic(entry, target)
-        adapters = await anyio.to_thread.run_sync(_sizes_of, target.adapters) if target.adapters else 0
+        adapters = await in_thread(_sizes_of, target.adapters) if target.adapters else 0
         beside = entry.projector and target.projector  # a folder's graph is counted with the folder
-        projector = await anyio.to_thread.run_sync(_sizes_of, (beside,)) if beside else 0
+        projector = await in_thread(_sizes_of, (beside,)) if beside else 0
         memory = self._read_memory()  # last, since asking takes its time
         free = min(memory.free + self._given_back(), memory.total)
         seen = policy.DeviceMemory(device=memory.device, total=memory.total, free=free)

@@ -12,13 +12,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import anyio.to_thread
-
 from modeld.store import database, tables
 from modeld.store.database import Corrupt, StoreBusy
 from modeld.store.rows import AuditRow, Footprint, Recovered, TurnRow, WorkspaceLease
 from modeld.store.writer import Writer
 from shared.clock import Clock, SystemClock
+from shared.diagnosis.threads import in_thread
 from shared.errors import ModeldError, NotOwner, RootUnusable
 from shared.paths import DataRoot
 
@@ -205,7 +204,7 @@ class Store:
 
     async def read(self, query: Callable[[sqlite3.Connection], T], without_file: T) -> T:
         """Run a query read-only in a thread. Raises StoreUnknown, Corrupt."""
-        return await anyio.to_thread.run_sync(lambda: self._read(query, without_file))
+        return await in_thread(lambda: self._read(query, without_file))
 
     async def backends(self) -> dict[str, dict[str, Any]]:
         """Registered backends by name."""

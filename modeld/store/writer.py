@@ -25,11 +25,11 @@ class Writer:
         self._lock = threading.Lock()
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
-        """Queue a call; its result or error stands in the future."""
+        """Queue a call; its result or error stands in the future. Raises RuntimeError where no thread can be had."""
         with self._lock:
             if not self._started:
-                self._started = True
                 self._thread.start()
+                self._started = True
         future: Future[T] = Future()
         self._calls.put((future, call))
         return future

@@ -25,6 +25,8 @@ assert sys.platform != "win32"  # type checkers read the rest of this file for t
 
 SCHEME = "unix:"
 _BACKLOG = 128
+#: Taken from the backlog in one go: each of them holds a descriptor before anybody can say no.
+_AT_ONCE = 8
 #: A socket file younger than this may belong to a process between bind and listen.
 _SWEEP_AGE_SECONDS = 60.0
 #: First and longest pause before a full backlog is tried again, in seconds.
@@ -101,7 +103,10 @@ class UnixListener:
 
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(lambda: StreamProtocol(self._serving), sock=self._socket)
+        factory = lambda: StreamProtocol(self._serving)  # noqa: E731
+        # asyncio's `backlog` is both: how many may wait, and how many it accepts before anything else is done
+        self._server = await loop.create_unix_server(factory, sock=self._socket, backlog=_AT_ONCE)
+        self._socket.listen(_BACKLOG)
 
     def _accepted(self, stream: TransportStream, handler: Handler, connections: anyio.abc.TaskGroup) -> None:
         pid, uid = peer_identity(stream.transport.get_extra_info("socket"))

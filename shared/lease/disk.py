@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
-from shared.errors import DiskFull, RootUnusable
+from shared.diagnosis.exhausted import exhausted
+from shared.errors import DiskFull, ModeldError, RootUnusable
 from shared.system import private
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -34,12 +35,15 @@ _FIRST_PAUSE = 0.001
 
 
 def explain(error: OSError, path: Path) -> NoReturn:
-    """Raise the typed error for a failed operation below the data root: DiskFull or RootUnusable."""
+    """Raise the typed error for a failed operation below the data root: DiskFull, RootUnusable, ResourcesExhausted."""
     raise explained(error, path) from error
 
 
-def explained(error: OSError, path: Path) -> DiskFull | RootUnusable:
+def explained(error: OSError, path: Path) -> ModeldError:
     """See `explain`."""
+    full = exhausted(error)
+    if full is not None:
+        return full
     if error.errno in _FULL:
         return DiskFull(path=str(path), needed_bytes=1024 * 1024, hint="a record cannot be written")
     uid, mode = owner_of(path)

@@ -75,9 +75,17 @@ class Keeper:
         return policy.tick(self._tenure, self._clock.awake()).state
 
     def start(self) -> None:
-        """Begin to renew."""
-        for thread in self._threads:
-            thread.start()
+        """Begin to renew. Raises RuntimeError where no thread can be had, after the lease was let go again."""
+        try:
+            for thread in self._threads:
+                thread.start()
+        except RuntimeError:
+            with self._changed:
+                self._releasing = Released(reason="withdrawn", at=self._clock.wall())
+                self._changed.notify_all()
+            if not self._threads[0].is_alive():
+                self._finish()
+            raise
 
     def valid(self) -> bool:
         """Whether the owner may act at this moment. Touches no file and waits for nobody."""

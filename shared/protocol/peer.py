@@ -123,6 +123,11 @@ class Peer:
         if reason == "client_stalled":
             self._sender.abandon()
 
+    def refuse(self, error: ModeldError) -> None:
+        """Tell a peer that has asked nothing why its connection ends, and end it."""
+        self._put(encode_error(None, error))
+        self.close()
+
     async def request(
         self,
         method: str,

@@ -657,6 +657,7 @@ export const ERROR_CODES = {
   protocol_unsupported: -32031,
   queue_full: -32028,
   remote_not_picked: -32050,
+  resources_exhausted: -32052,
   root_unusable: -32037,
   session_closed: -32020,
   setting_invalid: -32602,

@@ -1,0 +1,41 @@
+"""Tells that the system gave no more descriptors, threads or processes from every other failure."""
+
+from __future__ import annotations
+
+import errno
+import sys
+
+from shared.diagnosis.defect import sole
+from shared.errors import ResourcesExhausted
+
+#: What CPython says where a thread cannot be had; it has no type of its own.
+_NO_THREAD = "can't start new thread"
+_OF_ERRNO = {
+    errno.EMFILE: "file descriptors",
+    errno.ENFILE: "file descriptors of the whole system",
+    errno.EAGAIN: "processes",
+    errno.ENOMEM: "memory",
+}
+
+
+def exhausted(error: BaseException) -> ResourcesExhausted | None:
+    """The typed error for a failure to get more of something; None for any other failure."""
+    single = sole(error)
+    if isinstance(single, RuntimeError) and _NO_THREAD in str(single):
+        return ResourcesExhausted(resource="threads", limit=_limit("RLIMIT_NPROC"))
+    if not isinstance(single, OSError):
+        return None
+    resource = _OF_ERRNO.get(single.errno or 0)
+    if resource is None:
+        return None
+    names = {errno.EMFILE: "RLIMIT_NOFILE", errno.EAGAIN: "RLIMIT_NPROC"}
+    return ResourcesExhausted(resource=resource, limit=_limit(names.get(single.errno or 0, "")))
+
+
+def _limit(name: str) -> int | None:
+    if sys.platform == "win32" or not name:
+        return None
+    import resource
+
+    soft, _ = resource.getrlimit(getattr(resource, name))
+    return None if soft == resource.RLIM_INFINITY else soft
