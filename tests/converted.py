@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from modeld.engine.openvino import convert
+from modeld.engine.openvino.gguf_support import check_gguf
 from modeld.engine.openvino.library import Library
 from shared.catalog.fingerprint import fingerprint
 from weights import CACHE
@@ -54,4 +55,6 @@ def smollm2_ir(smollm2: Path) -> Path:
 
 
 if __name__ == "__main__":
-    convert.converted(Library(), Path(sys.argv[1]), fingerprint(sys.argv[1:2]), Path(sys.argv[2]), "weights")
+    file = Path(sys.argv[1])
+    header = check_gguf(file, "weights")
+    convert.converted(Library(), file, fingerprint(sys.argv[1:2]), Path(sys.argv[2]), "weights", header)

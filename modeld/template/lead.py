@@ -37,13 +37,18 @@ def call_lead(template: Template, tools: Sequence[dict[str, Any]]) -> Lead | Non
         return None
     form = template.output_format(asked)
     head = _without_thoughts(_behind(asked), form)
-    for text in rendered:
+    for call_id, text in zip(_CALL_IDS, rendered, strict=True):
         call = _without_thoughts(_behind(text), form)
-        if call.startswith(head):
+        if call.startswith(head) and _tells(call, call_id, alike=len(set(rendered)) == 1):
             found = _parted(call[len(head) :])
             if found is not None and _is_read(call[len(head) :], form):
                 return found
     return None
+
+
+def _tells(call: str, call_id: str, *, alike: bool) -> bool:
+    """Whether every call begins so: not with an id of its own, unless that is made of the name."""
+    return alike or (call_id in call) == (_NAME in call_id)
 
 
 def _is_read(call: str, form: OutputFormat) -> bool:

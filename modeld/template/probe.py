@@ -21,9 +21,4 @@ def probe(template: Template) -> list[str]:
     text = template.render([{"role": "user", "content": _QUESTION}])
     if _QUESTION not in text:
         raise TemplateFailed(message="the template leaves the user's words out", index=0)
-    warnings = list(template.warnings)
-    if not shape.system:
-        warnings.append("the template has no system role; it is put before the first user message")
-    if not shape.tools:
-        warnings.append("the template knows no tools; they are described in the system message")
-    return warnings
+    return [*template.warnings, *shape.notes()]

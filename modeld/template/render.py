@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
@@ -13,7 +14,9 @@ from modeld.output.format import OutputFormat
 from modeld.template.default import CHATML, END_TEXTS, MISSING
 from modeld.template.output_format import DetectedFormat, detect
 from modeld.template.sandbox import OUTPUT_LIMIT, Given, Sandbox, TemplateRefused, given, tojson
-from modeld.template.shape import Escape, Shape, adapt, unescaped
+from modeld.template.shape import Adapted, Escape, Shape, adapt, unescaped
+from modeld.template.shape_probe import find_shape
+from modeld.template.tool_schemas import expressed, name_of
 from shared.errors import TemplateFailed
 
 _LEVELS = frozenset({"minimal", "low", "medium", "high", "max"})
@@ -47,6 +50,8 @@ class Template:
         self._now = now
         self._wants_list = False
         self._shape: Shape | None = None
+        #: Of the tools rendered last: their JSON, those that the template shows, and those that it cannot.
+        self._expressed: tuple[str, list[dict[str, Any]], list[dict[str, Any]]] | None = None
         try:
             self._compiled = Sandbox(now, limit).from_string(self.source)
         except Exception as error:
@@ -56,10 +61,10 @@ class Template:
     def shape(self) -> Shape:
         """What the template can express, tried out at first use."""
         if self._shape is None:
-            found = Shape.found_by(self._try)
+            found = find_shape(self._try)
             if not found.renders:  # some templates loop over tools without asking whether there are any
                 self._wants_list = True
-                found = Shape.found_by(self._try)
+                found = find_shape(self._try)
             self._shape = found
         return self._shape
 
@@ -76,13 +81,49 @@ class Template:
         `thinking`: None for the template's own default, `off`, `on`, or a level. `escape` gets all contents before
         the template does. Raises TemplateFailed with what the template said and the index of the message it was at.
         """
-        adapted = adapt(messages, tools, self.shape, escape)
+        switches = _switches(thinking)
+        shown, described = self._express(tools)
+        adapted = adapt(messages, shown, self.shape, escape, described, whole=add_generation_prompt)
         watched = _Watched(map(given, adapted.messages))
         try:
-            return self._raw(watched, adapted.tools, _switches(thinking), add_generation_prompt)
+            return self._raw(watched, adapted.tools, switches, add_generation_prompt)
+        except MemoryError:
+            raise  # the process is at its limit: no answer about the template
         except Exception as error:
             at = watched.at if adapted.whole(watched.at) else None
+            strict = adapt(messages, tools, self.shape.strictest, escape, whole=add_generation_prompt)
+            text = self._strictly(adapted, strict, switches, add_generation_prompt)
+            if text is not None:
+                return text
             raise TemplateFailed(message=_said(error), index=at) from error
+
+    def _strictly(
+        self, refused: Adapted, strict: Adapted, switches: dict[str, Any], add_generation_prompt: bool
+    ) -> str | None:
+        """The conversation in the plainest form there is, where the other was refused; None where that is too."""
+        if strict.messages == refused.messages and strict.tools == refused.tools:
+            return None
+        try:
+            return self._raw(given(strict.messages), strict.tools, switches, add_generation_prompt)
+        except MemoryError:
+            raise
+        except Exception:  # what was refused first is told
+            return None
+
+    def _express(self, tools: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """The tools as this template can show them, and those that it cannot. A bad tool costs itself alone."""
+        if not tools or not self.shape.tools:
+            return list(tools), []
+        key = json.dumps(tools, sort_keys=True, default=str)
+        if self._expressed is None or self._expressed[0] != key:
+            kept, left, _ = expressed(tools, self._shows)
+            self._expressed = (key, kept, left)
+        return self._expressed[1], self._expressed[2]
+
+    def _shows(self, tools: Sequence[dict[str, Any]]) -> bool:
+        asked = adapt([{"role": "user", "content": "hello"}], tools, self.shape)
+        text = self._try(asked.messages, asked.tools)
+        return text is not None and all(json.dumps(name)[1:-1] in text or name in text for name in map(name_of, tools))
 
     def output_format(self, prompt: str) -> OutputFormat:
         """How the answer to `prompt` is to be read: notes where the prompt itself opens the reasoning."""

@@ -1,45 +1,36 @@
-"""Finds what a template can express and adapts conversations to it.
-
-Found by rendering tiny conversations with words that occur nowhere else: what does not come out was
-dropped, and nothing may be dropped silently.
-"""
+"""What a template can express (found by `shape_probe`), and how conversations are adapted to it. Pure."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from modeld.template import message_parts
+from modeld.template import history, message_parts
 from modeld.template.teach import call_as_text, result_as_text, tools_as_text
 from shared.text.nesting import loads_json
 
 #: Takes contents (any JSON value) and gives what is rendered in their place.
 Escape = Callable[[Any], Any]
-#: Renders messages and tools; None where the template fails.
-Try = Callable[[list[dict[str, Any]], list[dict[str, Any]]], str | None]
+_NOTES: tuple[tuple[str, Any, str], ...] = (
+    ("system", False, "the template has no system role; it is put before the first user message"),
+    ("tools", False, "the template knows no tools; they are described in the system message"),
+    ("late_system", False, "later system messages are put before the next user message"),
+    ("one_call", True, "several calls in one message become messages of their own"),
+    ("beside", "apart", "text beside a call becomes a message before it"),
+    ("beside", "with_result", "text beside a call is put before its result"),
+    ("answered", True, "a call that no answer followed gets the answer (no answer)"),
+    ("user_first", True, "a conversation that begins with the model gets a first user message"),
+    ("ids", "nine", "calls get ids of nine letters and digits"),
+    ("ids", "named", "calls get ids that hold their name"),
+    ("alternating", True, "two messages of one role in a row become one"),
+)
 #: Where the words of a request stand: what comes before are its files.
 REQUEST_CHARACTERS = 400
 
-_WORD = "zqxjk"
-_USER = {"role": "user", "content": f"{_WORD}1"}
-_ARGUMENTS = {f"{_WORD}key": f"{_WORD}value"}
-_TOOL = {
-    "type": "function",
-    "function": {
-        "name": f"{_WORD}tool",
-        "description": f"{_WORD}what",
-        "parameters": {
-            "type": "object",
-            "properties": {f"{_WORD}key": {"type": "string", "description": f"{_WORD}key"}},
-            "required": [f"{_WORD}key"],
-        },
-    },
-}
-_CALL_ID = "abcdefghi"
 #: What a role or a field of a message is called.
 _NAME = re.compile(r"[A-Za-z_-]+")
 
@@ -48,10 +39,13 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """`text_arguments`: calls carry their arguments as JSON text, not as an object.
 
     `null_content`: the content of a message that only calls tools must be null. `parts`: contents are
-    lists of typed parts. `alternating`: two messages of one role in a row are refused.
+    lists of typed parts. `alternating`: two messages of one role in a row are refused. `late_system`: the system may
+    speak again later. `user_first`, `answered`, `one_call`: see `history`. `beside`: where text beside a call goes.
+    `ids`: how calls are numbered.
     """
 
     system: bool = True
+    late_system: bool = True
     tools: bool = False
     calls: bool = False
     results: bool = False
@@ -59,29 +53,21 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     null_content: bool = False
     parts: bool = False
     alternating: bool = False
+    user_first: bool = False
+    answered: bool = False
+    one_call: bool = False
+    beside: Literal["kept", "apart", "with_result"] = "kept"
+    ids: Literal["kept", "nine", "named"] = "kept"
     renders: bool = True
 
-    @classmethod
-    def found_by(cls, render: Try) -> Shape:
-        """Try a template out: a dozen renders of a few messages."""
-        parts = _shows(render, [_USER], ()) is False and _shows(render, [_as_parts(_USER)], ()) is True
-        wrap = _as_parts if parts else (lambda message: message)
-        plain = [wrap(_USER)]
-        system = _shows(render, [wrap({"role": "system", "content": f"{_WORD}0"}), *plain], (f"{_WORD}0",))
-        twice = [wrap({"role": "user", "content": f"{_WORD}0"}), *plain]
-        tools = _shows(render, plain, (f"{_WORD}tool",), [_TOOL])
-        calls = _find_calls(render, plain, wrap)
-        return cls(
-            renders=_shows(render, plain, ()),
-            parts=parts,
-            system=system,
-            alternating=not _shows(render, twice, (f"{_WORD}0",)),
-            tools=tools,
-            calls=calls is not None,
-            results=calls is not None and calls[2],
-            text_arguments=calls is not None and calls[0],
-            null_content=calls is not None and calls[1],
-        )
+    @property
+    def strictest(self) -> Shape:
+        """Users and the model by turns, and nothing else: all that a template may refuse is said in words."""
+        return Shape(parts=self.parts, system=False, alternating=True, user_first=True, renders=self.renders)
+
+    def notes(self) -> list[str]:
+        """What is brought into shape, for people."""
+        return [words for field, value, words in _NOTES if getattr(self, field) == value]
 
 
 class Adapted(msgspec.Struct):
@@ -102,46 +88,79 @@ def unescaped(value: Any) -> Any:
 
 
 def adapt(
-    messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], shape: Shape, escape: Escape = unescaped
+    messages: Sequence[dict[str, Any]],
+    tools: Sequence[dict[str, Any]],
+    shape: Shape,
+    escape: Escape = unescaped,
+    described: Sequence[dict[str, Any]] = (),
+    *,
+    whole: bool = True,
 ) -> Adapted:
     """Bring a conversation into the shape. Words are moved where they can be said, never left out.
 
-    Contents go through `escape` before our own words come to stand around them.
+    Contents go through `escape` before our own words come to stand around them. `described`: tools that this template
+    cannot show. Not `whole`: the last calls may still wait for their results.
     """
-    adapted = [_plain(message, shape, escape) for message in messages]
-    count = len(adapted)
-    wanted = list(escape(list(tools)))
-    if wanted and not shape.tools:
-        adapted = _with_system(adapted, tools_as_text(wanted))
-        wanted = []
+    wanted, told = list(escape(list(tools))), list(escape(list(described)))
+    if not shape.tools:
+        wanted, told = [], [*wanted, *told]
+    plain = history.repaired([_plain(message, shape, escape) for message in messages], whole=whole)
+    adapted = [_in_words(message, shape) for message in _ordered(plain, shape)]
+    if told:
+        adapted = _with_system(adapted, tools_as_text(told))
     if not shape.system:
         adapted = _fold_system(adapted)
+    elif not shape.late_system:
+        adapted = history.system_first_only(adapted)
+    if shape.user_first:
+        adapted = history.user_first(adapted)
+    if shape.answered:
+        adapted = history.answered(adapted)
     if shape.alternating:
         adapted = _merge(adapted)
+    same = [one.get("role") for one in adapted] == [one.get("role") for one in messages]
     if shape.parts:
         adapted = [_as_parts(message) for message in adapted]
-    return Adapted(messages=adapted, tools=wanted, same=len(adapted) == count)
+    return Adapted(messages=adapted, tools=wanted, same=same)
+
+
+def _ordered(messages: list[dict[str, Any]], shape: Shape) -> list[dict[str, Any]]:
+    """Calls and results as the template takes them."""
+    if not shape.calls:
+        return messages
+    if shape.one_call:
+        messages = history.one_call_each(messages)
+    if shape.beside != "kept":
+        messages = (history.text_apart if shape.beside == "apart" else history.text_with_result)(messages)
+    return messages if shape.ids == "kept" else history.renumbered(messages, named=shape.ids == "named")
 
 
 def _plain(message: dict[str, Any], shape: Shape, escape: Escape) -> dict[str, Any]:
     """One message with text content and only the keys that say something."""
     kept = {key: value for key, value in message.items() if value not in (None, [], "")}
     kept["content"] = text_of(message.get("content"))
+    if kept.get("role") == "developer":
+        kept["role"] = "system"
     if kept.get("tool_calls") and shape.calls:
         kept["tool_calls"] = [_call(one, shape) for one in kept["tool_calls"]]
     kept = {_key(key, escape): _value(key, value, escape) for key, value in kept.items()}
-    calls = kept.get("tool_calls")
-    if calls and not shape.calls:
-        kept.pop("tool_calls")
-        kept["content"] = "\n".join(filter(None, [kept["content"], *map(call_as_text, calls)]))
-    elif calls and shape.null_content and not kept["content"]:
-        kept["content"] = None
-    if kept.get("role") == "tool" and not shape.results:
-        return {"role": "user", "content": result_as_text(kept)}
     if "reasoning_content" in kept:
         kept.setdefault("thinking", kept["reasoning_content"])
         kept.setdefault("reasoning", kept["reasoning_content"])
     return kept
+
+
+def _in_words(message: dict[str, Any], shape: Shape) -> dict[str, Any]:
+    """Calls and results in words where the template has no place for them."""
+    calls = message.get("tool_calls")
+    if calls and not shape.calls:
+        told = {key: value for key, value in message.items() if key != "tool_calls"}
+        return {**told, "content": "\n".join(filter(None, [message["content"], *map(call_as_text, calls)]))}
+    if calls and shape.null_content and not message["content"]:
+        return {**message, "content": None}
+    if message.get("role") == "tool" and not shape.results:
+        return {"role": "user", "content": result_as_text(message)}
+    return message
 
 
 def _key(key: str, escape: Escape) -> Any:
@@ -158,12 +177,22 @@ def _call(call: dict[str, Any], shape: Shape) -> dict[str, Any]:
     arguments = function.get("arguments")
     if shape.text_arguments and not isinstance(arguments, str):
         function["arguments"] = json.dumps(arguments or {}, ensure_ascii=False)
-    elif not shape.text_arguments and isinstance(arguments, str):
-        try:
-            function["arguments"] = loads_json(arguments) if arguments.strip() else {}
-        except ValueError:
-            function["arguments"] = arguments  # as it was said: a broken call stays visible to the model
+    elif not shape.text_arguments:
+        function["arguments"] = _as_object(arguments)
     return {**call, "type": "function", "function": function}
+
+
+def _as_object(arguments: Any) -> dict[str, Any]:
+    """What is no object stays visible to the model in one."""
+    value = arguments
+    if isinstance(arguments, str):
+        try:
+            value = loads_json(arguments) if arguments.strip() else {}
+        except ValueError:
+            value = arguments
+    if value is None:
+        return {}
+    return value if isinstance(value, dict) else {"arguments": value}
 
 
 def text_of(content: Any) -> str:
@@ -220,36 +249,3 @@ def _merge(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         else:
             merged.append(dict(message))
     return merged
-
-
-def _shows(
-    render: Try, messages: list[dict[str, Any]], words: Sequence[str], tools: list[dict[str, Any]] | None = None
-) -> bool:
-    text = render(messages, tools or [])
-    return text is not None and all(word in text for word in (f"{_WORD}1", *words))
-
-
-def _find_calls(
-    render: Try, plain: list[dict[str, Any]], wrap: Callable[[dict[str, Any]], dict[str, Any]]
-) -> tuple[bool, bool, bool] | None:
-    """(text arguments, null content, results shown) of the first way in which calls come out whole."""
-    for as_text in (False, True):
-        for content in ("", None):
-            arguments: Any = json.dumps(_ARGUMENTS) if as_text else _ARGUMENTS
-            function = {"name": f"{_WORD}tool", "arguments": arguments}
-            call = {"id": _CALL_ID, "type": "function", "function": function}
-            asked = {"role": "assistant", "content": content, "tool_calls": [call]}
-            said = wrap({"role": "tool", "content": f"{_WORD}got", "tool_call_id": _CALL_ID, "name": f"{_WORD}tool"})
-            for results in (True, False):
-                after = [said] if results else []
-                text = render([*plain, asked, *after], [_TOOL])
-                if text is not None and _whole_call(text) and (not results or f"{_WORD}got" in text):
-                    return as_text, content is None, results
-    return None
-
-
-def _whole_call(text: str) -> bool:
-    """The call came out: its value unescaped, and not as Python writes a dict."""
-    _, _, rest = text.rpartition(f"{_WORD}1")
-    spoiled = (f"'{_WORD}key'", f'\\"{_WORD}key', "None")
-    return f"{_WORD}value" in rest and not any(one in rest for one in spoiled)

@@ -1,12 +1,14 @@
 """GGUF to IR, once for each file and engine version, in a cache of our own.
 
-The engine writes its IR beside the GGUF it is given, so it is given a link in a folder of ours. The
-folder gets its name only when all is written and described; what does not match its description is
-recreated. Only folders that bear our description are ever removed.
+The engine writes its IR beside the GGUF it is given, so it is given a link in a folder of ours, or a
+file with the weights that it cannot read exactly requantised. The folder gets its name only when all
+is written and described; what does not match its description is recreated. Only folders that bear our
+description are ever removed, and the work of processes that are gone.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -17,16 +19,21 @@ from typing import Any
 
 import msgspec
 
+from modeld.engine.openvino.gguf_support import inexact_types
 from modeld.engine.openvino.library import Library, reason_of
+from modeld.engine.openvino.requantise import Progress, requantise
 from modeld.engine.openvino.tokenizer_limit import lift_limit
+from shared.catalog.advertised.gguf_exactness import requantised_bytes
 from shared.catalog.fingerprint import fingerprint
+from shared.catalog.formats.gguf import Header
 from shared.errors import DiskFull, ModelLoadFailed
+from shared.lease.process.identity import liveness, start_token
 from shared.system import private
 from shared.text.nesting import decode_json
 
 DESCRIPTION = "conversion.json"
 #: Raised when converted models must be recreated.
-VERSION = 1
+VERSION = 2
 _FILES = (
     "openvino_model.xml",
     "openvino_model.bin",
@@ -35,7 +42,8 @@ _FILES = (
     "openvino_detokenizer.xml",
     "openvino_detokenizer.bin",
 )
-_LINK = "model.gguf"
+_SOURCE = "model.gguf"
+_WORK = re.compile(r"\.(?P<pid>\d+)(?:-(?P<token>\w*))?\.tmp\Z")
 _ABANDONED_S = 6 * 3600.0
 
 
@@ -49,22 +57,30 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
 
 
-def converted(library: Library, source: Path, digest: str, cache: Path, name: str) -> tuple[Path, bool]:
-    """The IR folder of a GGUF file, and whether it had to be made.
+def converted(
+    library: Library,
+    source: Path,
+    digest: str,
+    cache: Path,
+    name: str,
+    header: Header,
+    progress: Progress = lambda done, of: None,
+) -> tuple[Path, bool]:
+    """The IR folder of a GGUF file, and whether it had to be made. `progress` hears of what is requantised.
 
-    Raises ModelLoadFailed at stage `weights`, DiskFull.
+    Raises ModelLoadFailed at stage `weights`, DiskFull, and what `progress` raises to give it up.
     """
     folder = cache / re.sub(r"[^A-Za-z0-9._-]", "_", digest or source.name)
     if is_whole(folder, library.digest(), source):
         return folder, False
     private.folder(cache)
     sweep(cache, library.digest())
-    work = cache / f"{folder.name}.{os.getpid()}.tmp"
+    work = cache / _work_name(folder.name)
     shutil.rmtree(work, ignore_errors=True)
     try:
-        _need_room(cache, source)
+        _need_room(cache, source, header)
         work.mkdir(mode=0o700)
-        _convert(library, source, work, name)
+        _convert(library, _readable(source, work, name, header, progress), name)
         return _place(work, folder, library.digest(), source, name), True
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -88,11 +104,7 @@ def sweep(cache: Path, runtime: str, now: float | None = None) -> list[str]:
     """Remove conversions of other engine versions or of files that are gone, and abandoned work; their names."""
     removed = []
     for folder in cache.iterdir():
-        if folder.name.endswith(".tmp"):
-            stale = (time.time() if now is None else now) - folder.stat().st_mtime > _ABANDONED_S
-        else:
-            stale = _is_stale(folder, runtime)
-        if stale:
+        if _is_abandoned(folder, now) if folder.name.endswith(".tmp") else _is_stale(folder, runtime):
             shutil.rmtree(folder, ignore_errors=True)
             removed.append(folder.name)
     return removed
@@ -114,6 +126,24 @@ def forget(cache: Path, sources: Sequence[str]) -> tuple[list[str], int]:
     return removed, freed
 
 
+def _work_name(stem: str) -> str:
+    """Names the process that works there, so that what a killed one left is known for that at once."""
+    token = re.sub(r"[^A-Za-z0-9]", "_", start_token(os.getpid()) or "")
+    return f"{stem}.{os.getpid()}-{token}.tmp"
+
+
+def _is_abandoned(folder: Path, now: float | None) -> bool:
+    found = _WORK.search(folder.name)
+    if found is not None and liveness(int(found["pid"]), "") == "gone":
+        return True
+    if found is not None and (token := start_token(int(found["pid"]))) and found["token"]:
+        return re.sub(r"[^A-Za-z0-9]", "_", token) != found["token"]
+    try:
+        return (time.time() if now is None else now) - folder.stat().st_mtime > _ABANDONED_S
+    except OSError:
+        return False  # its process has just finished with it
+
+
 def _is_stale(folder: Path, runtime: str) -> bool:
     try:
         found = decode_json((folder / DESCRIPTION).read_bytes(), Conversion)
@@ -122,26 +152,42 @@ def _is_stale(folder: Path, runtime: str) -> bool:
     return found.runtime != runtime or found.version != VERSION or not Path(found.source).exists()
 
 
-def _need_room(cache: Path, source: Path) -> None:
-    """An IR takes about as much as its GGUF; twice that is asked for, since some types are widened."""
-    needed = 2 * source.stat().st_size
+def _need_room(cache: Path, source: Path, header: Header) -> None:
+    """An IR takes about as much as the file it is made of, and what is requantised lies beside it meanwhile."""
+    table = header.tensors
+    beside = requantised_bytes(table.bytes_by_type) if table is not None and inexact_types(header) else 0
+    needed = 2 * max(source.stat().st_size, beside)
     if shutil.disk_usage(cache).free < needed:
         raise DiskFull(path=str(cache), needed_bytes=needed, hint="the model is converted once for OpenVINO")
 
 
-def _convert(library: Library, source: Path, work: Path, name: str) -> None:
-    link = work / _LINK
-    _link(source, link)
+def _readable(source: Path, work: Path, name: str, header: Header, progress: Progress) -> Path:
+    """A file that the reader reads exactly, in the folder where it is to write."""
+    file = work / _SOURCE
+    if not inexact_types(header):
+        _link(source, file)
+        return file
+    try:
+        requantise(source, file, name, progress)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise DiskFull(path=str(work), needed_bytes=source.stat().st_size, hint="free some space") from error
+        raise ModelLoadFailed(model=name, stage="weights", reason=error.strerror or str(error)) from error
+    return file
+
+
+def _convert(library: Library, file: Path, name: str) -> None:
+    """Let the engine write its IR beside `file`, which is removed."""
     genai: Any = library.genai
     try:
-        tokenizer = genai.Tokenizer(str(link), enable_save_ov_model=True)
+        tokenizer = genai.Tokenizer(str(file), enable_save_ov_model=True)
         scheduler = genai.SchedulerConfig()
         scheduler.num_kv_blocks = 2
-        genai.ContinuousBatchingPipeline(str(link), tokenizer, scheduler, "CPU", enable_save_ov_model=True)
-    except RuntimeError as error:
+        genai.ContinuousBatchingPipeline(str(file), tokenizer, scheduler, "CPU", enable_save_ov_model=True)
+    except (RuntimeError, IndexError, ValueError) as error:  # what its C++ exceptions become here
         raise ModelLoadFailed(model=name, stage="weights", reason=reason_of(error)) from error
     finally:
-        link.unlink(missing_ok=True)
+        file.unlink(missing_ok=True)
 
 
 def _link(source: Path, link: Path) -> None:

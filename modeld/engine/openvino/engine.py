@@ -25,7 +25,7 @@ from modeld.engine.footprint import resident_bytes
 from modeld.engine.no_kv_parking import KeepsNothing
 from modeld.engine.openvino.convert import converted
 from modeld.engine.openvino.devices import discrete
-from modeld.engine.openvino.gguf_support import check_gguf
+from modeld.engine.openvino.gguf_support import check_gguf, notes
 from modeld.engine.openvino.library import Library, reason_of
 from modeld.engine.openvino.pipeline import Pipeline, Plan
 from modeld.engine.openvino.planning import make_plan, refuse_unsupported
@@ -40,7 +40,7 @@ from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
 from shared.errors import ContextOverflow, EngineFailed, ModelLoadFailed, UnsupportedFeature
 from shared.paths import data_root
 
-_STAGES = {"begin": 20, "converted": 500, "tokenizer": 600, "pipeline": 950, "ready": 1000}
+_STAGES = {"begin": 20, "requantised": 300, "converted": 500, "tokenizer": 600, "pipeline": 950, "ready": 1000}
 
 
 class OpenVinoEngine(KeepsNothing):
@@ -76,7 +76,7 @@ class OpenVinoEngine(KeepsNothing):
         before = resident_bytes()
         refuse_unsupported(request, library.devices())
         progress(_STAGES["begin"], 1000)
-        folder, made = self._folder(request, library)
+        folder, made = self._folder(request, library, progress)
         progress(_STAGES["converted"], 1000)
         self._go_on()
         vocabulary = self._open_vocabulary(request, library, folder)
@@ -96,14 +96,22 @@ class OpenVinoEngine(KeepsNothing):
             warnings=self._warnings(vocabulary, plan, made),
         )
 
-    def _folder(self, request: LoadRequest, library: Library) -> tuple[Path, bool]:
+    def _folder(self, request: LoadRequest, library: Library, progress: ProgressCallback) -> tuple[Path, bool]:
         path, name = Path(request.identity.path), request.identity.name
         if path.is_dir():
             return path, False
         if not path.is_file():
             raise ModelLoadFailed(model=name, stage="header", reason=f"{path} is not there")
-        self._notes = check_gguf(path, name)
-        return converted(library, path, request.identity.digest, data_root().cache / "openvino", name)
+        header = check_gguf(path, name)
+        self._notes = notes(header)
+
+        def requantising(done: int, of: int) -> None:
+            begin, end = _STAGES["begin"], _STAGES["requantised"]
+            progress(begin + (end - begin) * done // max(of, 1), 1000)
+            self._go_on()
+
+        cache = data_root().cache / "openvino"
+        return converted(library, path, request.identity.digest, cache, name, header, requantising)
 
     def _open_vocabulary(self, request: LoadRequest, library: Library, folder: Path) -> Vocabulary:
         try:

@@ -9,16 +9,18 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from shared.catalog.advertised.gguf_exactness import REQUANTISED, inexact, requantised_bytes
+from shared.catalog.advertised.servable import OPENVINO_GGUF_ARCHITECTURES
 from shared.catalog.formats.gguf import Header, read_header
 from shared.catalog.formats.window import HeaderRejected
 from shared.errors import ModelLoadFailed
+from shared.text.words import size_text
 
 _FREQUENCIES = b"rope_freqs.weight"
-_MOSTLY_Q4_1 = 3
 
 
-def check_gguf(path: Path, name: str) -> tuple[str, ...]:
-    """What should be known of the file. Raises ModelLoadFailed at stage `header` with the reason."""
+def check_gguf(path: Path, name: str) -> Header:
+    """The header of a file that can be read. Raises ModelLoadFailed at stage `header` with the reason."""
     try:
         with path.open("rb", buffering=0) as file:
             header = read_header(file, os.fstat(file.fileno()).st_size)
@@ -29,17 +31,23 @@ def check_gguf(path: Path, name: str) -> tuple[str, ...]:
     reason = unread(header) or (_scaled() if _FREQUENCIES in infos else "")
     if reason:
         raise ModelLoadFailed(model=name, stage="header", reason=reason)
-    return approximated(header)
+    return header
 
 
-def approximated(header: Header) -> tuple[str, ...]:
-    """Q4_1 keeps the least value of each group as a float; here it becomes a whole number of steps.
+def inexact_types(header: Header) -> list[str]:
+    """Tensor types that are requantised before the reader sees the file."""
+    return inexact(header.tensors.bytes_by_type) if header.tensors is not None else []
 
-    Measured on SmolLM2: weights off by 8 % of their spread, the best token's log-probability by 0.1, 1.0 and 4.9.
-    """
-    if header.metadata.get("general.file_type") != _MOSTLY_Q4_1:
+
+def notes(header: Header) -> tuple[str, ...]:
+    """What should be known of the file: that its weights take another form here, and how much room."""
+    types, table = inexact_types(header), header.tensors
+    if not types or table is None:
         return ()
-    return ("OpenVINO reads Q4_1 weights with a coarser zero point: answers are worse than llama.cpp's",)
+    before, after = (size_text(one) for one in (table.data_bytes, requantised_bytes(table.bytes_by_type)))
+    kinds = " and ".join(sorted({REQUANTISED[one] for one in types}))
+    told = f"OpenVINO cannot read {', '.join(types)} weights exactly: they are kept as {kinds}"
+    return (f"{told} ({after} instead of {before})",)
 
 
 def split_parts(header: Header) -> int:
@@ -54,6 +62,8 @@ def unread(header: Header) -> str:
     scaling = header.metadata.get(f"{architecture}.rope.scaling.type", "none")
     if split_parts(header) > 1:
         return "OpenVINO's GGUF reader takes one file: join the parts of this model first"
+    if architecture not in OPENVINO_GGUF_ARCHITECTURES:
+        return f"OpenVINO's GGUF reader does not know the architecture {str(architecture)[:80]}"
     return "" if scaling in ("none", "") else _scaled()
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from shared.catalog.advertised.gguf_exactness import memory_bytes
 from shared.catalog.entry import Facts
 from shared.text.words import size_text
 
@@ -86,23 +87,8 @@ def weights_bytes(facts: Facts) -> int:
 
 
 def unpacked_bytes(facts: Facts) -> int:
-    """Bytes of the weights after OpenVINO's GGUF reader made its constants of them.
-
-    4-bit types keep 4 bits an element and get a 16-bit scale and bias for each 32 (Q4_K alike), 8-bit and
-    Q6_K 8 bits (Q6_K a scale and bias for each 16). Ignores the copy that exists while it converts.
-    """
-    total = 0
-    for name, size in facts.tensor_types.items():
-        if name in _UNPACKED:
-            numerator, denominator = _UNPACKED[name]
-            total += size * numerator // denominator
-        else:
-            total += size
-    return total
-
-
-# type -> bytes after / bytes before, for 32 (Q4_*, Q8_0) or 256 (K) elements
-_UNPACKED = {"Q4_0": (20, 18), "Q4_1": (20, 20), "Q8_0": (36, 34), "Q4_K": (160, 144), "Q6_K": (320, 210)}
+    """Bytes of the weights as OpenVINO holds those of a GGUF: some types are requantised, see `gguf_exactness`."""
+    return memory_bytes(facts.tensor_types)
 
 
 def kv_bytes(facts: Facts, num_ctx: int, kv_type: str = "f16", *, full_window: bool = False) -> int:

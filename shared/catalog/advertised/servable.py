@@ -1,8 +1,9 @@
 """Which backend can serve which model: one table by format, architecture and tensor type (pure).
 
 llama: the generation and embedding architectures that llama.cpp (as of the pinned binding) builds.
-openvino: IR folders; of GGUF files the three families its reader builds a graph for, with the tensor
-types it unpacks (openvino.genai `gguf_utils`, 2026.x). Both engines compare again when they load.
+openvino: IR folders; of GGUF files the three families its reader builds a graph for (openvino.genai
+`gguf_utils`, 2026.x), with tensor types that it reads or that are requantised for it. Both engines compare again when
+they load.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shared.backends import BACKENDS, OUTSIDE
+from shared.catalog.advertised.gguf_exactness import EXACT, REQUANTISED
 from shared.catalog.entry import Facts
 
 # fmt: off
@@ -43,7 +45,7 @@ OPENVINO_GGUF_ARCHITECTURES = frozenset({"llama", "qwen2", "qwen3"})
 #: How text is split before byte-pair encoding: for others the reader (2026.4) falls back to its default
 #: rule, which is llama.cpp's `default`, and would cut text differently than the model learnt it.
 OPENVINO_GGUF_SPLITS = frozenset({"default", "qwen2", "smollm"})
-OPENVINO_GGUF_TYPES = frozenset({"F32", "F16", "Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q6_K"})
+OPENVINO_GGUF_TYPES = EXACT | REQUANTISED.keys()
 
 
 def refusal(facts: Facts, backend: str, *, shards: int = 1) -> str:

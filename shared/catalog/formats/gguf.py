@@ -63,11 +63,12 @@ class TensorTable(msgspec.Struct, frozen=True, kw_only=True):
     """What the tensor infos say. `bytes_by_type` and `data_bytes` in bytes; `parameters` in elements.
 
     `shapes` holds only the tensors that tell the geometry of the KV memory. `unknown_types` are type
-    numbers this version does not know: their sizes are left out.
+    numbers this version does not know: their sizes are left out. `infos_offset`: where the infos begin.
     """
 
     count: int
     parameters: int
+    infos_offset: int = 0
     data_offset: int
     data_bytes: int
     bytes_by_type: dict[str, int]
@@ -255,12 +256,13 @@ class _Reader:
     # --- tensors -------------------------------------------------------------------------------
 
     def _tensors(self, count: int) -> TensorTable:
+        begin = self.window.position
         infos = [self._tensor() for _ in range(count)]
         alignment = self.metadata.get("general.alignment", 32)
         if not isinstance(alignment, int) or alignment <= 0 or alignment & (alignment - 1) or alignment > 1 << 20:
             raise HeaderRejected("malformed", f"the alignment {str(alignment)[:40]} is not a power of two")
         start = -(-self.window.position // alignment) * alignment
-        return self._table(infos, start, alignment)
+        return msgspec.structs.replace(self._table(infos, start, alignment), infos_offset=begin)
 
     def _tensor(self) -> tuple[str, tuple[int, ...], int, int]:
         window = self.window

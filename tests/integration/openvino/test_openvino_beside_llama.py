@@ -15,10 +15,10 @@ from modeld.engine.contract import AbortFlag, DecodeOptions
 from modeld.engine.llama.engine import LlamaEngine
 
 pytestmark = [pytest.mark.integration, pytest.mark.model, pytest.mark.timeout(300)]
-#: Facts; where many words may follow ("Once upon a time there was a") the engines lie 4.9 nats apart.
-PROMPTS = ("The capital of France is", "Water boils at a temperature of")
-#: Nats; 0.1 and 1.0 were measured. OpenVINO rounds the least value of each group of weights to a whole step.
-APART = 2.0
+#: A fact, and a place where many words may follow.
+PROMPTS = ("The capital of France is", "Water boils at a temperature of", "Once upon a time there was a")
+#: Nats. Read by OpenVINO's own reader alone they lay up to 4.9 apart; Q8_0 in llama.cpp lies up to 0.45 from F16.
+APART = 0.5
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +62,12 @@ def best_of(bench: Bench, number: int, tokens: list[int]) -> tuple[int, float]:
     return output.generated_ids[0], output.generated_log_probs[0]
 
 
-def test_the_engines_agree_within_what_openvino_loses_in_q4_1(bench: Bench, llama: LlamaEngine) -> None:
-    assert any("Q4_1" in one for one in bench.loaded.warnings)
+def test_the_engines_agree_on_q4_1_weights(bench: Bench, llama: LlamaEngine) -> None:
+    assert any("Q4_1" in one and "Q8_0" in one for one in bench.loaded.warnings)
     for number, text in enumerate(PROMPTS):
         tokens = llama.tokenize(text, special=False)
         assert tokens == bench.engine.tokenize(text, special=False)
         ours = log_probabilities(llama, tokens)
         token, probability = best_of(bench, number, tokens)
         assert abs(ours[token] - probability) < APART
-        assert sum(one > ours[token] for one in ours) < 20, "OpenVINO's best is among llama.cpp's first twenty"
+        assert sum(one > ours[token] for one in ours) < 3, "OpenVINO's best is among llama.cpp's first"

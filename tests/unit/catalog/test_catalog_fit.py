@@ -78,7 +78,7 @@ def test_a_small_model_may_fit_with_its_own_small_context() -> None:
 
 
 def test_openvino_unpacks_a_gguf_to_more() -> None:
-    assert unpacked_bytes(SMOLLM2) == 30_081_024 * 36 // 34 + 140_544 + 66_355_200
+    assert unpacked_bytes(SMOLLM2) == 30_081_024 * 36 // 34 + 140_544 + 66_355_200 // 20 * 36, "Q4_1 becomes Q8_0"
 
 
 @given(st.integers(0, 4 << 30), st.integers(256, 131072), st.sampled_from(sorted(KV_TYPES)))

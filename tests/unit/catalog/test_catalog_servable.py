@@ -27,10 +27,11 @@ def test_other_families_need_llama() -> None:
     assert "gemma3" in reasons["openvino"]
 
 
-def test_tensor_types_openvino_cannot_unpack() -> None:
-    able, reasons = servable.backends(Facts(architecture="llama", tensor_types={"Q5_K": 1, "IQ4_XS": 1}))
+def test_tensor_types_that_openvino_gets_requantised_or_not_at_all() -> None:
+    assert servable.backends(Facts(architecture="llama", tensor_types={"Q5_K": 1, "IQ4_XS": 1}))[0][-1] == "openvino"
+    able, reasons = servable.backends(Facts(architecture="llama", tensor_types={"Q8_1": 1, "NVFP4": 1}))
     assert able == ("llama",)
-    assert "IQ4_XS, Q5_K" in reasons["openvino"]
+    assert "NVFP4, Q8_1" in reasons["openvino"]
 
 
 def test_vocabularies_openvino_cannot_read() -> None:

@@ -76,7 +76,7 @@ def test_lanes_follow_the_parking_budget() -> None:
     assert make_plan(request(FACTS, parked=one * 100), 1).lanes == 4
 
 
-@pytest.mark.parametrize("change", [{"architecture": "gemma3"}, {"tensor_types": {"Q5_0": 1}}, {"kind": "projector"}])
+@pytest.mark.parametrize("change", [{"architecture": "gemma3"}, {"tensor_types": {"Q8_1": 1}}, {"kind": "projector"}])
 def test_a_model_it_cannot_read_is_refused_before_any_native_code(change: dict[str, Any]) -> None:
     with pytest.raises(ModelLoadFailed) as failed:
         refuse_unsupported(request({**FACTS, **change}), ("CPU",))

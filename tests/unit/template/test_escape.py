@@ -144,7 +144,7 @@ def test_arguments_that_hide_a_mark_in_json_escapes_are_contents_too() -> None:
     )
     call = {"id": "abcdefghi", "type": "function", "function": {"name": "f", "arguments": '{"k": "\\u003cs>"}'}}
     found = rendered(source, "x", role="assistant", tool_calls=[call])
-    assert found.text == 'xf{"k": "<s>"}'
+    assert found.text == 'xf{"k": "<s>"}(no result)f'
     assert SPECIAL.spans(found.disguised) == []
 
 
