@@ -142,7 +142,7 @@ def row(kind: str, work: Path) -> str:
 
 def _converted(file: Path, cache: Path, *, exact: bool) -> Path:
     """What OpenVINO makes of a file, with or without us."""
-    convert.inexact_types = inexact_types if exact else lambda header: []
+    vars(convert)["inexact_types"] = inexact_types if exact else lambda header: []
     return convert.converted(Library(), file, file.stem, cache, file.stem, check_gguf(file, file.stem))[0]
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from modeld.engine.openvino import convert
+from modeld.engine.openvino.gguf_support import check_gguf
 from modeld.engine.openvino.library import Library
 from tiny_gguf import write_tiny_gguf
 
@@ -45,7 +46,8 @@ def _make(folder: Path, family: str, width: int) -> None:
     library = Library()
     with tempfile.TemporaryDirectory() as work:
         source = write_tiny_gguf(Path(work) / "tiny.gguf", half=True, marks=MARKS, width=WIDTH)
-        made, _ = convert.converted(library, source, "words", Path(work) / "cache", "tiny")
+        header = check_gguf(source, "tiny")
+        made, _ = convert.converted(library, source, "words", Path(work) / "cache", "tiny", header)
         shutil.copytree(made, folder / "words")
     target = folder / family
     target.mkdir()

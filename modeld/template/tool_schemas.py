@@ -53,7 +53,8 @@ def expressed(
         whole = [level(tool) for tool in tools]
         if shows(whole):
             return whole, [], _changed(tools, whole)
-    kept, left = [], []
+    kept: list[Tool] = []
+    left: list[Tool] = []
     for tool in tools:
         found = next((one for one in (level(tool) for level in LEVELS) if shows([one])), None)
         (left if found is None else kept).append(tool if found is None else found)
