@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from acp_bridge.providers import listing, requests, tokenizers
 from acp_bridge.providers.counting import apportioned
-from acp_bridge.providers.endpoint import Certificates, Endpoint
+from acp_bridge.providers.endpoint import ASK_LIMIT_S, Certificates, Endpoint
 from acp_bridge.providers.learned import Learned
 from acp_bridge.providers.turn_stream import TurnStream
 from shared.errors import EngineFailed, LookupFailed, ModeldError, UnsupportedFeature
@@ -31,10 +31,16 @@ class ProviderClient:
         self._root = tokenizers.root_of(provider.base_url)
         self._tokenizer: tokenizers.Kind | None = None
         self._untried = list(tokenizers.KINDS)
+        self._no_fill: dict[str, ModeldError] = {}
 
     async def close(self) -> None:
         """Close its connections, after the answers that still run."""
         await self.endpoint.retire()
+
+    @property
+    def troubles(self) -> list[str]:
+        """What it refused beside its turns, for a doctor."""
+        return [f"inline completion: {error.message}" for error in self._no_fill.values()]
 
     # --- models --------------------------------------------------------------------------------
 
@@ -86,15 +92,22 @@ class ProviderClient:
         stream = TurnStream(self.endpoint, self.learned, params, on_event, waiting)
         return await cancel.race(stream.run)
 
-    async def fill(self, params: api.FillParams) -> api.FillResult:
-        """The text between two. Raises the typed errors."""
+    async def fill(self, params: api.FillParams, limit_s: float = ASK_LIMIT_S) -> api.FillResult:
+        """The text between two, or behind the first where the second is empty. Raises the typed errors.
+
+        A server that takes no `suffix` is not asked again for what it refused once.
+        """
         served = self.learned.served(params.model)
-        facts = self.provider.facts(served)
-        if not facts.inline_completion:
-            feature = f"inline completion by {params.model} (`inline_completion` in the config file)"
-            raise UnsupportedFeature(feature=feature)
-        body = requests.fill_body(served, params.prefix, params.suffix, params.params, facts)
-        answer = await self.endpoint.ask("POST", f"{self.provider.base_url}/completions", body, params.model)
+        if params.suffix and served in self._no_fill:
+            raise self._no_fill[served]
+        body = requests.fill_body(served, params.prefix, params.suffix, params.params, self.provider.facts(served))
+        url = f"{self.provider.base_url}/completions"
+        try:
+            answer = await self.endpoint.ask("POST", url, body, params.model, limit_s)
+        except (UnsupportedFeature, LookupFailed) as error:
+            if params.suffix:
+                self._no_fill[served] = error
+            raise
         text, usage = requests.filled(answer)
         if text is None:
             raise EngineFailed(f"{self.provider.name} answered without a text", reason="no text")
@@ -103,7 +116,8 @@ class ProviderClient:
     async def embed(self, params: api.EmbedParams) -> api.EmbedResult:
         """A vector for each text, in order. Raises the typed errors."""
         body = requests.embed_body(self.learned.served(params.model), params.texts)
-        answer = await self.endpoint.ask("POST", f"{self.provider.base_url}/embeddings", body, params.model)
+        url, limit_s = f"{self.provider.base_url}/embeddings", self.provider.timeout_s
+        answer = await self.endpoint.ask("POST", url, body, params.model, limit_s)
         vectors, tokens = requests.embedded(answer)
         if len(vectors) != len(params.texts):
             text = f"{self.provider.name} gave {len(vectors)} vectors for {len(params.texts)} texts"

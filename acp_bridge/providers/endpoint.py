@@ -174,19 +174,19 @@ class Endpoint:
 
     # --- requests ------------------------------------------------------------------------------
 
-    async def ask(self, method: str, url: str, body: Any = None, model: str = "") -> Any:
-        """The JSON of a short answer. Raises the typed errors; nothing is tried again."""
+    async def ask(self, method: str, url: str, body: Any = None, model: str = "", limit_s: float = ASK_LIMIT_S) -> Any:
+        """The JSON of an answer in one piece. Raises the typed errors; nothing is tried again."""
         library = await self.ready()
         try:
-            with anyio.fail_after(ASK_LIMIT_S):
-                async with self.open(method, url, body, limit_s=ASK_LIMIT_S) as answer:
+            with anyio.fail_after(limit_s):
+                async with self.open(method, url, body, limit_s=limit_s) as answer:
                     text = await body_of(answer, EVENT_BYTES)
                     self.require_good(answer, text, model)
                     return decode_json(text, Any)
         except TryAgain as again:
             raise again.error from again
         except TimeoutError as error:
-            raise self.unavailable(f"it does not answer within {ASK_LIMIT_S:.0f} s") from error
+            raise self.unavailable(f"it does not answer within {limit_s:g} s") from error
         except troubles(library) as error:
             raise self.failed(library, error)[0] from error
 

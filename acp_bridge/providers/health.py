@@ -66,6 +66,9 @@ def _listing(client: ProviderClient, listed: list[RemoteModel]) -> Health:
     if not listed:
         fix = "load one there" if not (provider.include or provider.exclude) else "check include and exclude"
         return Health(what=what, text=f"{address} answers and offers no model", fix=fix, verdict="note")
+    if client.troubles:
+        fix = "a text with {prefix} and {suffix} for `inline_completion` does without `suffix`"
+        return Health(what=what, text=f"{address} answers; {client.troubles[0]}", fix=fix, verdict="note")
     key = ", with a key" if client.endpoint.has_key else ""
     text = f"{address} answers{key}, and offers {counted(len(listed), 'model')}: {_named(listed)}"
     if len(listed) > MANY:

@@ -63,6 +63,8 @@ def fill_body(served: str, prefix: str, suffix: str, sampling: api.Sampling, fac
     """A text between two as a completion request."""
     body = {"model": served, "stream": False, **options(sampling)}
     shape = facts.inline_completion
+    if not suffix:
+        return {**body, "prompt": prefix}
     if isinstance(shape, str):
         before, _, rest = shape.partition("{prefix}")
         middle, _, after = rest.partition("{suffix}")

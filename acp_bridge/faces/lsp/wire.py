@@ -524,8 +524,8 @@ class CountParams(Incoming, kw_only=True):
 
 
 class Counted(Outgoing, kw_only=True):
-    """Tokens of each item alone, and of the whole. `exact` is false when no tokenizer was at hand (modeld is away, or
-    the model is remote): then they are an upper estimate.
+    """Tokens of each item alone, and of the whole. `exact` is false when no tokenizer was at hand (modeld is away; a
+    remote model is not the pick, or its server counts for nobody): then they are an estimate.
     """
 
     each: list[int]

@@ -477,8 +477,8 @@ export interface CountParams {
 }
 
 /**
- * Tokens of each item alone, and of the whole. `exact` is false when no tokenizer was at hand (modeld is away, or
- * the model is remote): then they are an upper estimate.
+ * Tokens of each item alone, and of the whole. `exact` is false when no tokenizer was at hand (modeld is away; a
+ * remote model is not the pick, or its server counts for nobody): then they are an estimate.
  */
 export interface Counted {
   each: number[];

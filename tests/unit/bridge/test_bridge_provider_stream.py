@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from acp_bridge.providers.answers.stream import StreamReader
 from acp_bridge.providers.answers.think import ThinkSplitter
-from acp_bridge.providers.config import Configured, read_configured
+from acp_bridge.providers.config import Configured, Provider, read_configured
 from acp_bridge.providers.keys import key_of
 from acp_bridge.providers.listing import listed_entries
 from acp_bridge.providers.requests import chat_body
@@ -151,6 +152,19 @@ def test_a_name_that_cannot_stand_in_a_value_costs_its_entry(tmp_path: Path) -> 
     configured = read_configured(file)
     assert [provider.name for provider in configured.providers] == ["good"]
     assert list(configured.problems) == ["My Lab"]
+
+
+def test_the_examples_of_the_page_are_read(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "providers.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 3
+    file = tmp_path / "config.toml"
+    file.write_text("".join(blocks))
+    configured = read_configured(file)
+    assert configured.problems == {}
+    assert [provider.name for provider in configured.providers] == ["cluster", "team"]
+    fields = set(re.findall(r"`(\w+)`", page))
+    assert {name for name in Provider.__struct_fields__ if name not in ("name", "model")} <= fields
 
 
 def test_what_a_turn_asks_for_is_in_the_request() -> None:

@@ -15,7 +15,7 @@ from acp_bridge.models.picker import RemoteModel
 from acp_bridge.turn.driver import Driver, Job
 from acp_bridge.turn.history import GivenHistory
 from acp_bridge.turn.interfaces import EditorTools
-from shared.errors import ModelNotActive, ModelSwitchRequired, UnsupportedFeature
+from shared.errors import ModelNotActive, ModelSwitchRequired
 from shared.protocol import api
 from shared.protocol.faults import RequestCancelled
 
@@ -42,17 +42,16 @@ async def complete(face: Face, request: Request) -> Response:
             400, "a prompt is empty: there is nothing to continue", param="prompt", code="invalid_value"
         )
     row = await face.gateway.row(asked.model)
-    if isinstance(row, RemoteModel):
-        raise UnsupportedFeature(feature=f"completions of a remote model ({row.id}); chat with it")
-    completion = _Completion(face.gateway, asked, prompts)
+    completion = _Completion(face.gateway, asked, prompts, remote=isinstance(row, RemoteModel))
     return face.running(request, completion.run, wire.listed(ignored), streams=asked.stream)
 
 
 class _Completion:
     """The prompts of one request, one after the other."""
 
-    def __init__(self, gateway: Gateway, asked: wire.CompletionRequest, prompts: list[str]) -> None:
+    def __init__(self, gateway: Gateway, asked: wire.CompletionRequest, prompts: list[str], *, remote: bool) -> None:
         self._gateway = gateway
+        self._remote = remote
         self._asked = asked
         self._prompts = prompts
         self._top = answer.head("cmpl", asked.model, time.time())
@@ -60,7 +59,7 @@ class _Completion:
 
     async def run(self, program: Program, cancel: Cancel, output: Output) -> None:
         """To the last byte of the answer."""
-        one = self._continue if self._asked.suffix is None else self._fill
+        one = self._far if self._remote else self._continue if self._asked.suffix is None else self._fill
         choices = []
         for index, prompt in enumerate(self._prompts):
             view = Heard(output, switch=self._gateway.switch, piece=self._piece(output, index))
@@ -123,10 +122,24 @@ class _Completion:
         async with program.fills:
             filled = await self._filled(params, program, cancel, view)
         view.text = [filled.text]
+        return self._ended(params, filled, most)
+
+    async def _far(self, prompt: str, program: Program, cancel: Cancel, view: Heard) -> api.TurnResult | errors.Reply:
+        """By the endpoint of a model that this server was started with; its text comes in one piece."""
+        options = sampling.common(self._asked)
+        params = api.FillParams(
+            model=self._asked.model, prefix=prompt, suffix=self._asked.suffix or "", params=api.Sampling(**options)
+        )
+        client = await self._gateway.providers.client(params.model)
+        filled = await cancel.race(lambda: client.fill(params, client.provider.timeout_s))
+        view.event(api.TextDelta(text=filled.text))
+        return self._ended(params, filled, options["max_tokens"] or 0)
+
+    def _ended(self, params: api.FillParams, filled: api.FillResult, most: int) -> api.TurnResult:
         self._used.append(filled.usage)
         self._gateway.counters.used(filled.usage)
         return api.TurnResult(
-            finish_reason="length" if filled.usage.generated >= most else "stop",
+            finish_reason="length" if 0 < most <= filled.usage.generated else "stop",
             model=params.model,
             usage=filled.usage,
             timings=api.Timings(),

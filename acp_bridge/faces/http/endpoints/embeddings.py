@@ -12,7 +12,7 @@ from acp_bridge.faces.http.protocol import wire
 from acp_bridge.faces.http.protocol.errors import Refusal
 from acp_bridge.faces.http.view import Heard
 from acp_bridge.models.picker import RemoteModel
-from shared.errors import ModelSwitchRequired, UnsupportedFeature
+from shared.errors import ModelSwitchRequired
 from shared.protocol import api
 
 if TYPE_CHECKING:
@@ -31,16 +31,23 @@ async def embed(face: Face, request: Request) -> Response:
     if not all(texts):
         raise Refusal(400, "an input is empty", param="input", code="invalid_value")
     row = await face.gateway.row(asked.model)
-    if isinstance(row, RemoteModel):
-        raise UnsupportedFeature(feature=f"embeddings of a remote model ({row.id})")
 
     async def work(program: Program, cancel: Cancel, output: Output) -> None:
         view = Heard(output, switch=face.gateway.switch)
-        result = await _vectors(program, asked.model, texts, cancel, view)
+        if isinstance(row, RemoteModel):
+            result = await _far(face, row, texts, cancel)
+        else:
+            result = await _vectors(program, asked.model, texts, cancel, view)
         face.gateway.counters.used(api.Usage(prefilled=result.tokens))
         await output.reply(200, _answer(asked, result))
 
     return face.running(request, work, wire.listed(ignored), streams=False)
+
+
+async def _far(face: Face, model: RemoteModel, texts: list[str], cancel: Cancel) -> api.EmbedResult:
+    """By the endpoint of a model that this server was started with."""
+    client = await face.gateway.providers.client(model.id)
+    return await cancel.race(lambda: client.embed(api.EmbedParams(model=model.id, texts=texts)))
 
 
 async def _vectors(program: Program, model: str, texts: list[str], cancel: Cancel, view: Heard) -> api.EmbedResult:

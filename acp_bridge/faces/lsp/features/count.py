@@ -20,7 +20,10 @@ PATIENCE_S = 2.0
 
 
 async def handle(window: Window, params: wire.CountParams) -> wire.Counted:
-    """An upper estimate where nobody can count now. Raises ModelNotFound, TemplateFailed."""
+    """An upper estimate where nobody can count now; the text goes to another machine only where its model is picked.
+
+    Raises ModelNotFound, TemplateFailed.
+    """
     if (params.messages is None) == (params.text is None):
         raise InvalidParams(at="$", reason="either messages or text")
     core = await window.core()
@@ -31,6 +34,11 @@ async def handle(window: Window, params: wire.CountParams) -> wire.Counted:
         tools=chat_tools(params.tools),
     )
     remote = any(model.id == params.model for model in core.models.remotes)
+    if remote and asked.messages is not None and await window.picked() == params.model:
+        with anyio.move_on_after(PATIENCE_S):
+            client = await core.providers.client(params.model)
+            counts, exact = await client.count(params.model, asked.messages, asked.tools)
+            return wire.Counted(each=counts.each, total=counts.total, exact=exact)
     if core.daemon.connected and not remote:
         with anyio.move_on_after(PATIENCE_S):
             try:

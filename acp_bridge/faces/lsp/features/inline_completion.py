@@ -1,4 +1,5 @@
-"""`textDocument/inlineCompletion`: ghost text by the resident model's own fill-in-the-middle tokens.
+"""`textDocument/inlineCompletion`: ghost text by the resident model's own fill-in-the-middle tokens, or by a remote
+model that the workspace picked and whose config allows it (`inline_completion`).
 
 Only the newest request counts: it ends the older one here and in the daemon. Silent whenever the service is not there
 for it: no model, another kind of model, a turn that runs. Nothing is loaded, switched or waited for.
@@ -51,8 +52,11 @@ async def _item(
 ) -> types.InlineCompletionItem | None:
     core = window.core_now
     asked = params.context.trigger_kind == types.InlineCompletionTriggerKind.Invoked
-    model = None if core is None or window.busy else _model(core)
-    if core is None or model is None:
+    if core is None:
+        return None
+    remote = await _remote(window, core)
+    model = remote or (None if window.busy else _model(core))
+    if model is None:
         return None
     selected = params.context.selected_completion_info
     span = types.Range(params.position, params.position) if selected is None else selected.range
@@ -67,12 +71,25 @@ async def _item(
         suffix=near.suffix,
         params=api.Sampling(temperature=0.0, max_tokens=TOKENS_ASKED if asked else TOKENS_TYPED),
     )
-    done = await cancel.race(lambda: core.daemon.call("completion/fill", fill, api.FillResult))
+    done = await cancel.race(lambda: _filled(core, fill, far=remote is not None))
     text = tidy(done.text, near, asked=asked)
     if not text:
         return None
     begun = selected.text if selected is not None else ""
     return types.InlineCompletionItem(insert_text=begun + text, range=span)
+
+
+async def _filled(core: Core, fill: api.FillParams, *, far: bool) -> api.FillResult:
+    """By the provider of a remote model, else by modeld."""
+    if far:
+        return await (await core.providers.client(fill.model)).fill(fill)
+    return await core.daemon.call("completion/fill", fill, api.FillResult)
+
+
+async def _remote(window: Window, core: Core) -> str | None:
+    """The workspace's pick, where it is a remote model that may complete at the cursor. A default never is."""
+    pick = await window.picked()
+    return next((model.id for model in core.models.remotes if model.id == pick and model.fills), None)
 
 
 def _around(document: TextDocument, span: types.Range, begun: str) -> Around:
