@@ -23,7 +23,7 @@ def _run(arguments: list[str] | None) -> int:
         from modeld.cli.commands.completion import complete
 
         return complete(given[1:])
-    if given[:1] in (["acp"], ["lsp"]):
+    if given[:1] in (["acp"], ["lsp"], ["chat"], ["run"]):
         return _bridge(given)
     from modeld.cli.app import run
     from shared.text.console import command
@@ -32,7 +32,10 @@ def _run(arguments: list[str] | None) -> int:
 
 
 def _bridge(arguments: list[str]) -> int:
-    """`modeld acp` is `acp-bridge acp`: what runs a package by its name alone (uvx) has one command only."""
+    """`modeld acp` is `acp-bridge acp`: what runs a package by its name alone (uvx) has one command only.
+
+    `modeld chat` and `modeld run` are the bridge's too: people look for them here.
+    """
     import os
     import subprocess
 

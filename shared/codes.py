@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from shared.errors import (
+    ArgumentInvalid,
     ConsentDeclined,
     ConversationBusy,
     DaemonError,
@@ -58,7 +59,7 @@ def code_of(error: ModeldError) -> int:
     table: tuple[tuple[type[ModeldError] | tuple[type[ModeldError], ...], int], ...] = (
         (InsufficientMemory, NO_MEMORY),
         (ModelLoadFailed, FAILED),
-        (SettingInvalid, USAGE),
+        ((SettingInvalid, ArgumentInvalid), USAGE),
         ((DaemonError, NotOwner), NOT_RUNNING),
         (LookupFailed, NOT_FOUND),
         ((SlotError, SlotGenerationStale, QueueFull, WaitTimeout), REFUSED),

@@ -58,6 +58,7 @@ without loss, so that what an engine raises is what the editor shows.
     ├── ResourcesExhausted      -32052   resources_exhausted
     ├── Upgraded                -32048   upgraded
     ├── SettingInvalid          -32602   setting_invalid
+    ├── ArgumentInvalid         -32602   argument_invalid
     └── UnknownError                  any    (a kind this version does not know; kept as it came)
 
 Codes and kinds are stable: they may gain fields, never change meaning.
@@ -517,6 +518,15 @@ class SettingInvalid(ModeldError):
     code = -32602
     fields = ("name", "source", "reason")
     summary = "setting {name} from {source}: {reason}"
+
+
+class ArgumentInvalid(ModeldError):
+    """What was typed on a command line cannot be used: `name` is the word, a file or an option."""
+
+    kind = "argument_invalid"
+    code = -32602
+    fields = ("name", "reason")
+    summary = "{name}: {reason}"
 
 
 class UnknownError(ModeldError):

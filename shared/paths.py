@@ -20,6 +20,7 @@ class DataRoot:
         self.database = path / "local.db"
         self.library_cache = path / "library.cache"
         self.bridge_database = path / "bridge.db"
+        self.chat_history = path / "chat_history"
         self.models = path / "models"
         self.logs = path / "logs"
         self.cache = path / "cache"

@@ -9,7 +9,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from shared import codes
+from shared import chat_options, codes
 from shared.completion import SHELLS, candidates, script
 from shared.text.arguments import Parser
 from shared.version import __version__
@@ -23,7 +23,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.command == "chat":
+    if options.command in chat_options.NAMES:
         from acp_bridge.cli.chat import chat
 
         return int(chat(options))
@@ -74,7 +74,8 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("acp", help="serve an editor that speaks ACP, on standard input and output")
     commands.add_parser("lsp", help="serve an editor that speaks LSP (VS Code), on standard input and output")
     _http(commands.add_parser("http", help="serve programs that speak the OpenAI protocol, on this machine alone"))
-    _chat(commands.add_parser("chat", help="ask a model one question from the terminal"))
+    chat_options.add_chat(commands.add_parser("chat", help=chat_options.CHAT))
+    chat_options.add_run(commands.add_parser("run", help=chat_options.RUN))
     _install(commands.add_parser("install", help="add acp-bridge to an editor's settings, or remove it"))
     _export(commands.add_parser("export", help="a saved conversation as Markdown, or the list of them"))
     reports = (("models", "list the models an editor would show"), ("doctor", "diagnose problems and suggest fixes"))
@@ -132,12 +133,3 @@ def _install(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show the change and make none")
     parser.add_argument("--settings", metavar="FILE", help="another file than the usual one (neovim: folder)")
     parser.add_argument("--vsix", metavar="FILE", help="for vscode: the extension's package")
-
-
-def _chat(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("prompt", help="what to say; `-` reads it from standard input")
-    parser.add_argument("--model", help="model name, or a prefix that matches only one (remembered for this folder)")
-    parser.add_argument("--start", action="store_true", help="start modeld if it is not running")
-    parser.add_argument("--keep", action="store_true", help="leave the modeld that --start started running")
-    parser.add_argument("--switch", action="store_true", help="switch even if another client is using the loaded model")
-    parser.add_argument("--json", action="store_true", help="one JSON object at the end instead of the stream")

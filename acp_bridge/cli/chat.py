@@ -1,298 +1,225 @@
-"""`acp-bridge chat`: one real turn through a spawned `acp-bridge acp`, as an editor would have it.
-
-The text streams to standard output; progress goes to standard error, and only to a terminal.
-"""
+"""`acp-bridge chat` and `run`: a conversation at the terminal, or one turn of it. What is typed becomes a `Chat`."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import signal
-import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
 import anyio
-import anyio.abc
-from anyio.streams.stapled import StapledByteStream
 
-from acp_bridge.faces.acp.methods.session_prompt import META
-from acp_bridge.turn.model.switch_question import DECLINE, SWITCH
+from acp_bridge.app import make_core
+from acp_bridge.conversations.events import Instructed, Part, ResourcePart, TextPart, TurnEnded
+from acp_bridge.faces.terminal import attach
+from acp_bridge.faces.terminal.chat import Chat, Wanted
+from acp_bridge.faces.terminal.events import JsonScreen
+from acp_bridge.faces.terminal.face import TerminalFace
+from acp_bridge.faces.terminal.interrupts import Interrupts, Left
+from acp_bridge.faces.terminal.plain import PlainScreen
+from acp_bridge.faces.terminal.questions import Ask, Questions
 from shared import codes
 from shared.diagnosis.defect import sole
-from shared.errors import ModeldError, ModelNotFound
-from shared.protocol.faults import BadAnswer, InvalidParams, MethodNotFound, PeerGone
-from shared.protocol.framing import LineFramer
-from shared.protocol.message import Notification
-from shared.protocol.peer import Peer
-from shared.protocol.requests import Call
+from shared.errors import ArgumentInvalid
+from shared.paths import config_file, data_root
+from shared.protocol import api
 from shared.settings import load_settings
-from shared.text.console import LiveLine, draw
-from shared.text.shown import one_line, readable
+from shared.text.nesting import loads_json
 
-#: How long the bridge may take to end after its input was closed.
-END_LIMIT_S = 2.0
+if TYPE_CHECKING:
+    from acp_bridge.core.core import Core
 
-
-def apart() -> dict[str, Any]:
-    """For a process that no key of the terminal reaches."""
-    if sys.platform == "win32":
-        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
-    return {"start_new_session": True}
-
-
-class Interrupted(Exception):
-    """Ctrl-C while no turn runs. A KeyboardInterrupt raised in a task would tear the event loop."""
+#: How long a modeld that was just started is asked for its models.
+LOOK_LIMIT_S = 5.0
+#: What is piped in has this name in the message.
+PIPED = "stdin"
 
 
 def chat(options: argparse.Namespace) -> int:
-    """Run one turn; gives the exit code."""
-    prompt = sys.stdin.read() if options.prompt == "-" else options.prompt
-    if not prompt.strip():
-        print("acp-bridge chat: the prompt is empty", file=sys.stderr)
-        return codes.USAGE
-    screen = Screen(quiet=options.json, switch=options.switch)
+    """Run one turn, or a conversation; gives the exit code. Raises the typed errors, OSError."""
+    parts = message(options)
+    talks = not any(isinstance(part, TextPart) for part in parts)
+    if talks and (options.json or options.plain or not (sys.stdin.isatty() and sys.stdout.isatty())):
+        raise ArgumentInvalid(name="prompt", reason="there is none, and a conversation needs a terminal")
     try:
-        return anyio.run(_chat, prompt, options, screen)
+        return anyio.run(_Run(options, parts, talks=talks).run)
     except BaseException as raised:
         error = sole(raised)
-    screen.stop()
-    if isinstance(error, (KeyboardInterrupt, Interrupted)):
+    if isinstance(error, (KeyboardInterrupt, Left)):
         return codes.INTERRUPTED
-    if not isinstance(error, (ModeldError, PeerGone, BadAnswer)):
-        raise error
-    reason = error.reason if isinstance(error, InvalidParams) else getattr(error, "message", error)
-    print(f"acp-bridge: {one_line(str(reason))}", file=sys.stderr)
-    return codes.code_of(error) if isinstance(error, ModeldError) else codes.FAILED
+    raise error
 
 
-async def _chat(prompt: str, options: argparse.Namespace, screen: Screen) -> int:
-    started = await _start() if options.start else False
-    try:
-        return await _with_bridge(lambda peer: _converse(peer, screen, prompt, options), screen)
-    finally:
-        if started and not options.keep:
-            with anyio.CancelScope(shield=True):
-                await _stop()
+def message(options: argparse.Namespace) -> list[Part]:
+    """What was given: files first, then what was piped in, the words last. No words where a conversation is to begin.
 
-
-async def _start() -> bool:
-    """Start modeld unless it runs; whether it was us."""
-    from acp_bridge.daemon.records import Records
-    from acp_bridge.daemon.start import start_daemon
-    from shared.paths import data_root
-
-    if Records(data_root(), load_settings()).detect().state == "running":
-        return False
-    await start_daemon()
-    return True
-
-
-async def _stop() -> None:
-    from acp_bridge.daemon.start import daemon_command
-
-    await anyio.run_process(daemon_command("stop"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-
-
-async def _with_bridge(work: Callable[[Peer], Awaitable[int]], screen: Screen) -> int:
-    """Run `work` with a spawned bridge at the other end, and end it."""
-    command = [sys.executable, "-P", "-m", "acp_bridge", "acp"]
-    # Ctrl-C goes to all that share the terminal: the bridge is kept out of it, `session/cancel` informs it.
-    async with await anyio.open_process(command, stderr=None, **apart()) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        peer = Peer(
-            StapledByteStream(process.stdin, process.stdout),
-            LineFramer(load_settings().message_limit),
-            on_request=screen.answer,
-            on_notification=screen.update,
-            settings=load_settings(),
-        )
-        async with anyio.create_task_group() as group:
-            group.start_soon(peer.run)
-            group.start_soon(_interrupts, peer, screen)
-            group.start_soon(_reader_gone, peer, screen)
-            code = await work(peer)
-            peer.close()
-            group.cancel_scope.cancel()
-        with anyio.move_on_after(END_LIMIT_S):
-            await process.wait()
-    return code
-
-
-async def _interrupts(peer: Peer, screen: Screen) -> None:
-    """The first Ctrl-C cancels the turn as an editor would; the next one ends the program."""
-    if sys.platform == "win32":
-        return
-    with anyio.open_signal_receiver(signal.SIGINT) as signals:
-        async for _ in signals:
-            if not screen.session:
-                raise Interrupted
-            peer.notify("session/cancel", {"sessionId": screen.session})
-            screen.session = ""
-
-
-async def _reader_gone(peer: Peer, screen: Screen) -> None:
-    """Nobody reads the answer any more (`| head`, a full disk): the turn is cancelled, not run to its end."""
-    await screen.lost.wait()
-    peer.notify("session/cancel", {"sessionId": screen.session})
-
-
-async def _converse(peer: Peer, screen: Screen, prompt: str, options: argparse.Namespace) -> int:
-    await peer.request("initialize", {"protocolVersion": 1, "clientInfo": {"name": "acp-bridge chat", "version": "1"}})
-    made = await peer.request("session/new", {"cwd": os.getcwd(), "mcpServers": []})
-    session = screen.session = made["sessionId"]
-    await peer.request("session/set_config_option", {"sessionId": session, "configId": "mode", "value": "ask"})
-    if options.model:
-        await _pick(peer, screen, options.model, offered(made))
-    blocks = [{"type": "text", "text": prompt}]
-    done = await peer.request("session/prompt", {"sessionId": session, "prompt": blocks})
-    screen.end(done)
-    return codes.INTERRUPTED if done["stopReason"] == "cancelled" else codes.OK
-
-
-async def _pick(peer: Peer, screen: Screen, typed: str, models: list[str]) -> None:
-    """Pick the model that was typed. Raises ModelNotFound.
-
-    A bridge that is asked for an unknown remote model lists its provider first: a name that was begun is known then.
+    Raises ArgumentInvalid.
     """
-    model = screen.whole(typed, models)
+    words = " ".join(options.prompt)
+    parts: list[Part] = [attach.text_file(name) for name in options.file]
+    parts += [attach.image_file(name) for name in options.image]
+    reads = words == "-" or not sys.stdin.isatty()
+    piped = _piped() if reads else ""
+    if words in ("", "-"):
+        words = piped
+    elif piped.strip():
+        parts.append(ResourcePart(uri=PIPED, text=piped))
+    if options.prompt and not words.strip():
+        raise ArgumentInvalid(name="prompt", reason="the prompt is empty")
+    return [*parts, TextPart(text=words)] if words.strip() else parts
+
+
+def _piped() -> str:
+    """What is piped in. A locale that is not UTF-8 does not change what it says."""
+    source: Any = getattr(sys.stdin, "buffer", None)
+    return source.read().decode("utf-8-sig", "replace") if source is not None else sys.stdin.read()
+
+
+def wanted(options: argparse.Namespace) -> Wanted:
+    """What the options say of every turn. Raises ArgumentInvalid."""
+    sampling = api.Sampling(
+        temperature=options.temperature,
+        top_p=options.top_p,
+        seed=options.seed,
+        max_tokens=options.max_tokens,
+        stop=options.stop,
+        json_schema=None if options.json_schema is None else schema(options.json_schema),
+    )
+    return Wanted(model=options.model or "", system=options.system, sampling=sampling, thinking=options.thinking or "")
+
+
+def schema(given: str) -> dict[str, Any]:
+    """A JSON schema, itself or the file that holds it. Raises ArgumentInvalid."""
+    text = given if given.lstrip().startswith("{") else attach.text_file(given).text
     try:
-        await _set_model(peer, screen, model)
-    except ModelNotFound:
-        listed = screen.whole(typed, screen.models)
-        if listed == model:
-            raise
-        await _set_model(peer, screen, listed)
+        value = loads_json(text)
+    except ValueError as error:
+        raise ArgumentInvalid(name="--json-schema", reason=f"it is not valid JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ArgumentInvalid(name="--json-schema", reason="a JSON schema is an object")
+    return value
 
 
-async def _set_model(peer: Peer, screen: Screen, model: str) -> None:
-    setting = {"sessionId": screen.session, "configId": "model", "value": model}
-    try:
-        await peer.request("session/set_config_option", setting)
-    except InvalidParams as error:
-        raise ModelNotFound(str(error.reason), requested=model, near=[]) from error
+class _Run:
+    """One run of the command, in its loop."""
 
+    def __init__(self, options: argparse.Namespace, parts: list[Part], *, talks: bool) -> None:
+        self._options = options
+        self._parts = parts
+        self._talks = talks
+        self._started = False
 
-def offered(made: Mapping[str, Any]) -> list[str]:
-    """The models that the answer to session/new, or an update of its options, offers. Pure."""
-    models = [option for option in made.get("configOptions") or () if option["id"] == "model"]
-    return [choice["value"] for option in models for group in option["options"] for choice in group["options"]]
+    async def run(self) -> int:
+        """See chat."""
+        core = make_core(data_root(), load_settings(file=config_file()))
+        screen = self._screen()
+        with Interrupts() as interrupts:
+            talk = Chat(core, screen, interrupts, wanted(self._options))
+            work = await self._work(core, talk, screen)
+            try:
+                async with anyio.create_task_group() as group:
+                    core.store.start()
+                    group.start_soon(core.run)
+                    group.start_soon(interrupts.watch)
+                    code = await work()
+                    group.cancel_scope.cancel()
+            finally:
+                core.close()
+                await self._stop()
+        return code
 
+    def _screen(self) -> PlainScreen | JsonScreen:
+        options = self._options
+        if options.json:
+            return JsonScreen()
+        if not self._talks and (options.plain or not sys.stdout.isatty()):
+            return PlainScreen(quiet=options.quiet)
+        from acp_bridge.faces.terminal.rendered import RenderedScreen
 
-class Screen:
-    """What the person sees, and the answers of the person."""
+        return RenderedScreen(quiet=options.quiet)
 
-    def __init__(self, *, quiet: bool, switch: bool) -> None:
-        self.session = ""
-        self.models: list[str] = []  # as they were listed last
-        self.lost = anyio.Event()
-        self._error: OSError | None = None
-        self._quiet = quiet
-        self._switch = switch
-        self._terminal = sys.stderr.isatty()
-        self._progress = LiveLine().show
-        self._text: list[str] = []
+    async def _work(self, core: Core, talk: Chat, screen: PlainScreen | JsonScreen) -> Callable[[], Awaitable[int]]:
+        """What runs once the core does: the dialogue or the one turn; the face is attached before."""
+        switch = self._options.switch
+        if not self._talks:
+            core.audience.attach(TerminalFace(screen, Questions(asks_on_stderr(), switch=switch).answer))
+            return lambda: self._once(core, talk)
+        from acp_bridge.daemon.start import start_daemon
+        from acp_bridge.faces.terminal.dialogue import Dialogue
+        from acp_bridge.faces.terminal.rendered import RenderedScreen
 
-    def whole(self, typed: str, models: Sequence[str]) -> str:
-        """The name that was typed, or the only one that begins so; it is said which."""
-        from shared.catalog.names import begun
+        assert isinstance(screen, RenderedScreen)
 
-        found = None if typed in models else begun(typed, models)
-        if found is None:
-            return typed
-        sys.stderr.write(f"acp-bridge: using {found}\n")
-        return found
+        async def start() -> str:
+            said = await start_daemon()
+            await core.daemon.reconnect()
+            await core.models.look(LOOK_LIMIT_S)
+            return said
 
-    def update(self, note: Notification) -> None:
-        """One session/update."""
-        if note.method != "session/update":
+        dialogue = Dialogue(talk, screen, data_root().chat_history, start, self._parts)
+        core.audience.attach(TerminalFace(screen, Questions(dialogue.line.ask, switch=switch).answer))
+
+        async def converse() -> int:
+            await self._ready(core, talk)
+            await dialogue.run()
+            await self._forget(talk)
+            return codes.OK
+
+        return converse
+
+    async def _once(self, core: Core, talk: Chat) -> int:
+        await self._ready(core, talk)
+        ended: TurnEnded = await talk.ask(self._parts)
+        await self._forget(talk)
+        return codes.INTERRUPTED if ended.stop == "cancelled" else codes.OK
+
+    async def _ready(self, core: Core, talk: Chat) -> None:
+        """Start modeld where that is wanted, open the conversation."""
+        options = self._options
+        await core.daemon.looked.wait()
+        if options.start:
+            await self._start(core)
+        named = "" if options.go_on else options.conversation
+        await talk.open(await talk.find(named) if named is not None else "")
+        typed, model = options.model, talk.wanted.model
+        if typed and typed != model and not (options.quiet or options.json or self._talks):
+            sys.stderr.write(f"acp-bridge: using {model}\n")
+
+    async def _start(self, core: Core) -> None:
+        from acp_bridge.daemon.start import start_daemon
+
+        await core.daemon.reconnect()
+        if core.daemon.connected:
             return
-        update = note.params(dict[str, Any])["update"]
-        kind = update["sessionUpdate"]
-        if kind == "agent_message_chunk":
-            self._say(update["content"].get("text", ""))
-        elif kind in ("tool_call", "tool_call_update"):
-            ended = update.get("status") in ("completed", "failed")
-            self._progress("" if ended else update.get("title", ""))
-        elif kind == "config_option_update":
-            self.models = offered(update)
-        elif kind == "agent_thought_chunk":
-            self._progress("Thinking")
+        self._started = True  # also where a Ctrl-C comes in between
+        await start_daemon()
+        await core.daemon.reconnect()
+        await core.models.look(LOOK_LIMIT_S)
 
-    def _say(self, text: str) -> None:
-        self._progress("")
-        self._text.append(text)
-        if self._quiet or self._error is not None:
+    async def _stop(self) -> None:
+        """The modeld that was started for this run alone."""
+        if not self._started or self._options.keep:
             return
-        try:
-            draw(readable(text))
-        except OSError as error:
-            self._error = error
-            self.lost.set()
+        from acp_bridge.daemon.start import stop_daemon
 
-    async def answer(self, call: Call) -> Any:
-        """Only the switch question is asked of this client."""
-        if call.method != "session/request_permission":
-            raise MethodNotFound(method=call.method)
-        params = call.params(dict[str, Any])
-        offered = [option["optionId"] for option in params["options"]]
-        wanted = SWITCH if self._switch else await self._ask(params["toolCall"].get("title", ""))
-        if wanted not in offered:
-            return {"outcome": {"outcome": "cancelled"}}
-        return {"outcome": {"outcome": "selected", "optionId": wanted}}
+        with anyio.CancelScope(shield=True):
+            await stop_daemon()
 
-    async def _ask(self, title: str) -> str:
-        self._progress("")
-        if not (self._terminal and sys.stdin.isatty()):
-            print(f"{one_line(title)}\nNot switched; `--switch` says yes.", file=sys.stderr)
-            return DECLINE
-        print(f"{one_line(title)}\nSwitch now? [y/N] ", end="", file=sys.stderr, flush=True)
-        line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
-        return SWITCH if line.strip().lower() in ("y", "yes") else DECLINE
-
-    def stop(self) -> None:
-        """The turn ended with an error: it is reported on a line of its own."""
-        self._progress("")
-        if self._error is None and not self._quiet and self._text and not self._text[-1].endswith("\n"):
-            sys.stdout.write("\n")
-            sys.stdout.flush()
-
-    def end(self, done: dict[str, Any]) -> None:
-        """The counts and times of the turn: to standard error, or everything as JSON.
-
-        Raises the OSError that kept the answer from being written.
-        """
-        self._progress("")
-        if self._error is not None:
-            raise self._error
-        numbers = done.get("_meta", {}).get(META, {})
-        text = "".join(self._text)
-        if self._quiet:
-            print(json.dumps({"text": text, "stop_reason": done["stopReason"], **numbers}, ensure_ascii=False))
-            return
-        if text and not text.endswith("\n"):
-            print(flush=True)
-        if numbers:
-            print(one_line(summary(numbers)), file=sys.stderr)
+    async def _forget(self, talk: Chat) -> None:
+        """A conversation that is not to be kept, and one in which nobody said anything."""
+        said = [event for event in talk.live.conversation.events if not isinstance(event, Instructed)]
+        if self._options.no_save or not said:
+            await talk.forget()
 
 
-def summary(numbers: dict[str, Any]) -> str:
-    """One line: model, tokens, time to first token (load and queue included), tokens a second."""
-    times = numbers.get("timings", {})
-    waited = times.get("queued_s", 0.0) + times.get("load_s", 0.0)
-    parts = [
-        str(numbers.get("model", "")),
-        f"{numbers.get('reused', 0) + numbers.get('prefilled', 0)} prompt tokens ({numbers.get('reused', 0)} reused)",
-        f"{numbers.get('generated', 0)} generated",
-    ]
-    if not numbers.get("generated"):
-        return " · ".join(part for part in parts if part)
-    parts += [
-        f"first token after {times.get('first_token_s', 0.0):.2f} s"
-        + (f" (+ {waited:.1f} s of loading and waiting)" if waited >= 0.05 else ""),
-        f"{times.get('tokens_per_s', 0.0):.1f} tokens/s" if numbers["generated"] > 1 else "",
-    ]
-    return " · ".join(part for part in parts if part)
+def asks_on_stderr() -> Ask | None:
+    """Asks where a person can answer: both ends are a terminal."""
+    if not (sys.stderr.isatty() and sys.stdin.isatty()):
+        return None
+
+    async def ask(prompt: str) -> str:
+        sys.stderr.write(prompt)
+        sys.stderr.flush()
+        return await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+
+    return ask

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from acp_bridge.conversations.events import Saved
+from acp_bridge.conversations.events import Saved, TurnEnded
 from acp_bridge.conversations.state import MODES, Conversation
 from shared.errors import RootUnusable
 from shared.text.nesting import decode_json
@@ -43,6 +43,7 @@ create table picks(workspace text primary key, model text not null, updated real
 SCHEMA = len(STEPS)
 _ENCODER = msgspec.json.Encoder()
 _DECODER: msgspec.json.Decoder[Saved] = msgspec.json.Decoder(Saved)
+_TURN_DECODER = msgspec.json.Decoder(TurnEnded)
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,6 +144,23 @@ def _roots(text: str) -> list[str]:
         return decode_json(text, list[str])
     except msgspec.MsgspecError:
         return []
+
+
+def newest_turns(db: sqlite3.Connection, model: str) -> list[TurnEnded]:
+    """How the last turns of this model ended, the newest first; from its newest conversations only."""
+    rows = db.execute(
+        "select body from events join (select id, updated from conversations where model = ? order by updated desc"
+        ' limit 8) on id = conversation where cast(body as text) like \'{"event":"ended"%\''
+        " order by updated desc, place desc limit 40",
+        (model,),
+    )
+    turns: list[TurnEnded] = []
+    for (body,) in rows:
+        try:
+            turns.append(_TURN_DECODER.decode(body))
+        except msgspec.MsgspecError:
+            continue  # written by a newer version or damaged: it tells nothing
+    return turns
 
 
 def page(

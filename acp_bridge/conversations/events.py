@@ -132,6 +132,12 @@ class Card(Happening, frozen=True, kw_only=True, tag_field="event", tag="card"):
     output: Any = None
 
 
+class Instructed(Happening, frozen=True, kw_only=True, tag_field="event", tag="instructed"):
+    """The user's own system message, from here on; "" for none."""
+
+    system: str
+
+
 class ToolsCalled(Happening, frozen=True, kw_only=True, tag_field="event", tag="tools_called"):
     """The model asked for tools. `calls` has the chat-completion shape."""
 
@@ -174,7 +180,19 @@ class TurnEnded(Happening, frozen=True, kw_only=True, tag_field="event", tag="en
     numbers: dict[str, Any] = {}
 
 
-Saved = UserSaid | Said | Thought | Card | ToolsCalled | ToolAnswered | PlanSet | Remark | Compacted | TurnEnded
+Saved = (
+    UserSaid
+    | Said
+    | Thought
+    | Card
+    | Instructed
+    | ToolsCalled
+    | ToolAnswered
+    | PlanSet
+    | Remark
+    | Compacted
+    | TurnEnded
+)
 
 
 # --- events that are only shown ----------------------------------------------------------------
@@ -187,6 +205,16 @@ class Used(Happening, frozen=True, kw_only=True, tag_field="event", tag="used"):
     size: int
 
 
+class Staged(Happening, frozen=True, kw_only=True, tag_field="event", tag="staged"):
+    """How far a turn of `model` is: a stage of `shared.protocol.api.Event`, for a face that measures it itself.
+
+    Every other face has the card of the stage.
+    """
+
+    model: str
+    stage: Any
+
+
 class Titled(Happening, frozen=True, kw_only=True, tag_field="event", tag="titled"):
     """The conversation got a title."""
 
@@ -197,4 +225,4 @@ class OptionsChanged(Happening, frozen=True, kw_only=True, tag_field="event", ta
     """The picker, the mode or the thinking level changed: the face shows them again."""
 
 
-Shown = Saved | Used | Titled | OptionsChanged
+Shown = Saved | Used | Staged | Titled | OptionsChanged

@@ -13,6 +13,7 @@ import msgspec
 from acp_bridge.conversations.events import (
     Compacted,
     ImagePart,
+    Instructed,
     LinkPart,
     Part,
     ResourcePart,
@@ -56,6 +57,11 @@ class Conversation(msgspec.Struct, kw_only=True):
     def empty(self) -> bool:
         """Nobody has said anything yet."""
         return not self.events
+
+    @property
+    def instructions(self) -> str | None:
+        """The user's own system message, "" where they want none, None where they said nothing of it."""
+        return next((event.system for event in reversed(self.events) if isinstance(event, Instructed)), None)
 
     @property
     def has_images(self) -> bool:

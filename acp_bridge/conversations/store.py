@@ -25,7 +25,7 @@ import msgspec
 
 from acp_bridge.conversations import database
 from acp_bridge.conversations.database import Listed
-from acp_bridge.conversations.events import Saved
+from acp_bridge.conversations.events import Saved, TurnEnded
 from acp_bridge.conversations.state import Conversation
 from shared.errors import ConversationBusy, DiskFull, ModeldError, RootError, RootUnusable
 from shared.system import private
@@ -205,6 +205,10 @@ class Store:
     async def load(self, conversation: str) -> Conversation | None:
         """The conversation with its events in order, or None."""
         return await self._ask(lambda db: database.load(db, conversation))
+
+    async def newest_turns(self, model: str) -> list[TurnEnded]:
+        """How the last turns of this model ended, the newest first."""
+        return await self._ask(lambda db: database.newest_turns(db, model))
 
     async def list(self, cwd: str | None, after: tuple[float, str] | None, keep: set[str]) -> list[Listed]:
         """The page after the cursor, newest first. Empty ones are left out unless named in `keep`."""

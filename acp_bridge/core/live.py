@@ -10,6 +10,7 @@ import anyio
 from acp_bridge.cancel import Cancel, TurnCancelled
 from acp_bridge.conversations.events import TurnEnded
 from acp_bridge.conversations.recorder import Recorder
+from shared.protocol import api
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -32,6 +33,8 @@ class LiveConversation:
         self.conversation = conversation
         self.recorder = Recorder(conversation, store, clock)
         self.always_switch = False
+        self.at_terminal = False  # and not in an editor: no tools by themselves, no words about code
+        self.sampling = api.Sampling()  # of each turn here; the thinking level is the conversation's own
         self.allowed: set[Grant] = set()
         self.read_only_for = ""
         self.missed: str = ""

@@ -16,6 +16,7 @@ from acp_bridge.conversations.events import (
     Remark,
     Said,
     Shown,
+    Staged,
     Stop,
     Thought,
     Titled,
@@ -47,6 +48,7 @@ STOPS: dict[str, Stop] = {
     "cancelled_by_other": "end_turn",
     "refusal": "refusal",
 }
+STAGES = (api.Queued, api.Loading, api.Prefix, api.Prefill, api.Thinking, api.Generating)
 #: Ends that the answer itself does not tell.
 ENDS: dict[Why, Stop] = {"repeated": "end_turn", "tools": "end_turn", "rounds": "max_turn_requests"}
 
@@ -109,7 +111,9 @@ class Turn:
             self.show(card)
 
     def progress(self, event: api.Event) -> None:
-        """Show how far work outside of a turn is (a load that a command asked for)."""
+        """Show how far the work is, also that outside of a turn (a load that a command asked for)."""
+        if isinstance(event, STAGES):
+            self.show(Staged(model=self._stages.model, stage=event))
         for card in self._stages.see(event):
             self.show(card)
 

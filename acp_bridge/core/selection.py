@@ -84,15 +84,20 @@ class Selection:
         them, or when it is large enough to be taught in words.
         """
         setting = live.conversation.tools
+        if live.at_terminal:
+            return setting == "on"
         if setting or row is None:
             return setting != "off"
         return tools_by_default(row, self._settings.teach_tools_from)
 
     def system(self, live: LiveConversation, row: api.LibraryRow | None) -> str:
         """The system message for this model in this conversation. Stable over its turns, so that its KV stays warm."""
+        own = live.conversation.instructions
+        if own is not None:
+            return own
         if self.uses_tools(live, row):
-            return system_text(self.roots(live), live.conversation.mode)
-        return PLAIN_SYSTEM
+            return system_text(self.roots(live), live.conversation.mode, editor=not live.at_terminal)
+        return "" if live.at_terminal else PLAIN_SYSTEM
 
     @staticmethod
     def roots(live: LiveConversation) -> list[str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from acp_bridge.conversations.commands import TAKE_OVER, parse_command
 from acp_bridge.conversations.events import OptionsChanged, Part, TurnEnded
@@ -103,7 +106,7 @@ class Turns:
             if cut:
                 turn.remark(excerpts(cut))
             history = RecordedHistory(live.recorder, whole)
-            params = api.Sampling(thinking=live.conversation.thinking or None)
+            params = msgspec.structs.replace(live.sampling, thinking=live.conversation.thinking or None)
             ended = await turn.run(whole, lambda: self.drive(live, turn, history, params))
             live.last_model = ended.model or live.last_model
             await turn.say_unsaved()
@@ -114,8 +117,9 @@ class Turns:
     def _attaching(self, live: LiveConversation) -> Workspace:
         """The workspace for what a message refers to: one file may fill about a quarter of the window."""
         row = self.models.row(self.selection.picker(live).current)
-        window = self.source.local(row).window if row is not None else 0
-        return Workspace(live.id, self.selection.roots(live), self.audience.face, max(window, ATTACHED_WINDOW))
+        window = max(self.source.local(row).window if row is not None else 0, ATTACHED_WINDOW)
+        limit = sys.maxsize if live.at_terminal else window  # there, the window itself says what is too long
+        return Workspace(live.id, self.selection.roots(live), self.audience.face, limit)
 
     async def _require_ours(self, live: LiveConversation, command: tuple[str, str] | None) -> None:
         """Raises ConversationBusy while another editor writes this conversation and the user did not ask for it."""

@@ -41,8 +41,10 @@ def result_limit(window: int) -> int:
 PLAIN_SYSTEM = "You are a helpful assistant in a code editor. Put code in fenced Markdown blocks."
 
 
-def system_text(roots: Sequence[str], mode: ModeName) -> str:
+def system_text(roots: Sequence[str], mode: ModeName, *, editor: bool = True) -> str:
     """The system message of a conversation with tools. Stable over its turns, so that its KV stays warm."""
+    if not editor:
+        return f"You answer at a terminal. The folder is {roots[0]}. Use the tools to look before you answer about it."
     may = "You can look at files but change nothing." if mode == "ask" else "You can look at files and change them."
     return (
         f"You are a coding agent in an editor. The workspace is {roots[0]}. {may} "

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from modeld.engine.backends import is_outside
-from shared import codes
+from shared import chat_options, codes
 from shared.backends import OUTSIDE
 from shared.completion import SHELLS
 from shared.settings import BACKEND_CHOICES
@@ -20,6 +20,7 @@ NAMED = "model name, or a prefix that matches only one"
 FIRST_STEPS = """first steps:
   modeld pull starter       a small model
   modeld start              the daemon
+  modeld chat               a conversation in the terminal
   acp-bridge install zed    your editor (or jetbrains, vscode, neovim)
 something is wrong:
   modeld doctor             what it is, and what to do"""
@@ -50,13 +51,16 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"modeld {__version__}")
     commands = top.add_subparsers(dest="command", metavar="command")
 
-    def add(name: str, text: str, module: str = "", *, reads: bool = False) -> argparse.ArgumentParser:
+    def add(name: str, text: str, module: str = "", *, reads: bool = False) -> Parser:
         command = commands.add_parser(name, help=text, description=text)
         command.set_defaults(module=module or name)
         if reads:
             command.add_argument("--json", action="store_true", help="print JSON")
         return command
 
+    # run by acp-bridge (`modeld.__main__`); here for the help and what a shell completes
+    chat_options.add_chat(add("chat", chat_options.CHAT))
+    chat_options.add_run(add("run", chat_options.RUN))
     _daemon_commands(add)
     _model_commands(add)
     return top

@@ -13,12 +13,20 @@ class Parser(argparse.ArgumentParser):
     Parsers of commands below this one are of the same class.
     """
 
+    #: Whether options may stand between the words of the positional arguments, which argparse takes in one piece.
+    intermixed = False
     _given: Sequence[str] = ()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As in argparse."""
         self._given = args or ()
-        return super().parse_known_args(args, namespace)
+        if not self.intermixed:
+            return super().parse_known_args(args, namespace)
+        self.intermixed = False  # it comes back here for each of its two looks
+        try:
+            return super().parse_known_intermixed_args(args, namespace)
+        finally:
+            self.intermixed = True
 
     def error(self, message: str) -> NoReturn:
         """As in argparse, cleaned."""

@@ -103,12 +103,16 @@ def _hidden(text: str) -> str:
     return shown_address(text)
 
 
+def direct(stream: TextIO) -> TextIO:
+    """The stream behind the door, for a library that draws what was made harmless already."""
+    return stream.direct if isinstance(stream, Door) else stream
+
+
 def draw(text: str, stream: TextIO | None = None) -> None:
     """Write and flush past the door: our own control sequences, around what is made harmless already."""
-    out = sys.stdout if stream is None else stream
-    direct = out.direct if isinstance(out, Door) else out
-    direct.write(text)
-    direct.flush()
+    out = direct(sys.stdout if stream is None else stream)
+    out.write(text)
+    out.flush()
 
 
 class LiveLine:

@@ -625,6 +625,7 @@ export interface ActionTarget {
 
 /** The stable kinds of errors: `error.data.kind`, with their JSON-RPC codes. */
 export const ERROR_CODES = {
+  argument_invalid: -32602,
   backend_mismatch: -32018,
   backend_unavailable: -32019,
   client_stalled: -32045,

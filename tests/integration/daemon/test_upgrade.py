@@ -84,7 +84,7 @@ async def test_a_turn_that_waits_meanwhile_is_answered_by_the_newer_one(models: 
                 assert (await turn.end()).finish_reason == "stop"
                 said, complained = await anyio.to_thread.run_sync(waits.communicate)
         assert waits.returncode == 0, complained.decode()
-        assert b'"stop_reason": "end_turn"' in said
+        assert b'"stop_reason":"end_turn"' in said
         await stop_all(models, environ)
 
 

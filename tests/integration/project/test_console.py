@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from acp_bridge.cli.chat import apart
 from shared import codes
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
@@ -124,10 +123,3 @@ runpy.run_module({package!r}, run_name="__main__", alter_sys=True)
     )
 
     assert (done.returncode, done.stderr) == (130, "")
-
-
-@POSIX
-def test_a_ctrl_c_in_the_terminal_does_not_reach_the_bridge_of_a_chat() -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, **apart()) as bridge:
-        assert sys.platform == "win32" or os.getpgid(bridge.pid) != os.getpgid(0)
-        bridge.communicate(b"\n", timeout=50)

@@ -135,7 +135,8 @@ def test_few_write_past_the_door_of_the_terminal() -> None:
     found = {path.relative_to(root).as_posix() for path in sources if past.search(path.read_text(encoding="utf-8"))}
     assert found == {
         "acp_bridge/cli/export_command.py",  # an exported conversation, as an answer is shown
-        "acp_bridge/cli/chat.py",  # an answer
+        "acp_bridge/faces/terminal/events.py",  # JSON, escaped in its own way
+        "acp_bridge/faces/terminal/plain.py",  # an answer
         "acp_bridge/tools/grep.py",  # the pipe of a child to its bridge
         "modeld/cli/context.py",  # JSON, escaped in its own way
         "modeld/cli/watch.py",  # the live view, drawn from single lines
