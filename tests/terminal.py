@@ -34,8 +34,9 @@ class OnTerminal:
         self._said = 0
         self._ours, theirs = pty.openpty()
         ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        own = {name: value for name, value in environ.items() if name not in ("COLUMNS", "LINES")}  # xdist sets them
         self.process = subprocess.Popen(
-            command, env={**environ, "TERM": "xterm-256color"}, cwd=cwd, stdin=theirs, stdout=theirs, stderr=theirs,
+            command, env={**own, "TERM": "xterm-256color"}, cwd=cwd, stdin=theirs, stdout=theirs, stderr=theirs,
             start_new_session=True, preexec_fn=lambda: ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509  no threads here
         )  # fmt: skip
         os.close(theirs)
