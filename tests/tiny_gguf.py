@@ -53,13 +53,14 @@ def write_tiny_gguf(
     marks: tuple[str, ...] = (),
     user_defined: tuple[str, ...] = (),
     metadata: dict[str, str] | None = None,
+    pre: str = "gpt-2",
 ) -> Path:
     """Write one model and answer its path.
 
     `width` is the embedding width (a multiple of 32), `context` the trained context in tokens,
     `window` the sliding window of `gemma3`. `template` None writes a model without a chat template. `half`: matrices
     of 16 bits, as OpenVINO's reader wants them. `marks`: further special tokens; `user_defined`: tokens
-    that are read as one always.
+    that are read as one always. `pre`: how text is split; OpenVINO's reader knows `default`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     writer = gguf.GGUFWriter(path, shape)
@@ -71,7 +72,7 @@ def write_tiny_gguf(
         writer.add_value_length(width // 4)
     if shape == "qwen2vl":
         writer.add_rope_dimension_sections([2, 3, 3, 0])
-    tokens = _vocabulary(writer, marks, user_defined)
+    tokens = _vocabulary(writer, marks, user_defined, pre)
     if template is not None:
         writer.add_chat_template(template)
     for key, value in (metadata or {}).items():
@@ -79,6 +80,19 @@ def write_tiny_gguf(
     unlikely = len(SPECIAL) + len(marks) + len(user_defined)
     for tensor, data in _weights(shape, seed, layers, width, len(tokens), unlikely).items():
         writer.add_tensor(tensor, data.astype(np.float16) if half and data.ndim == 2 else data)
+    return written(writer, path)
+
+
+def write_tiny_adapter(path: Path, *, architecture: str = "llama", width: int = 64, seed: int = 5) -> Path:
+    """A LoRA of rank 4 over one matrix of the tiny model: enough to change every answer."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(seed)
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_type("adapter")
+    writer.add_string("adapter.type", "lora")
+    writer.add_float32("adapter.lora.alpha", 16.0)
+    writer.add_tensor("blk.0.ffn_down.weight.lora_a", random.standard_normal((4, 2 * width)).astype(np.float32))
+    writer.add_tensor("blk.0.ffn_down.weight.lora_b", random.standard_normal((width, 4)).astype(np.float32))
     return written(writer, path)
 
 
@@ -94,7 +108,7 @@ def _hyperparameters(writer: Any, *, layers: int, width: int, context: int) -> N
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
 
 
-def _vocabulary(writer: Any, marks: tuple[str, ...], user_defined: tuple[str, ...]) -> list[str]:
+def _vocabulary(writer: Any, marks: tuple[str, ...], user_defined: tuple[str, ...], pre: str) -> list[str]:
     merged = ["".join(pair.split(" ")) for pair in _MERGES]
     special = (*SPECIAL, *marks)
     plain = 256 + len(merged)
@@ -102,7 +116,7 @@ def _vocabulary(writer: Any, marks: tuple[str, ...], user_defined: tuple[str, ..
     types = [gguf.TokenType.NORMAL] * plain + [gguf.TokenType.CONTROL] * len(special)
     types += [gguf.TokenType.USER_DEFINED] * len(user_defined)
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
+    writer.add_tokenizer_pre(pre)
     writer.add_token_list(tokens)
     writer.add_token_types(types)
     writer.add_token_merges(list(_MERGES))

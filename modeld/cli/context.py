@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
@@ -48,7 +49,7 @@ def load_config(options: argparse.Namespace) -> api.LoadConfig:
         gpu_layers=options.gpu_layers,
         kv_type=options.kv_type,
         flash_attention=None if options.flash_attention is None else options.flash_attention == "on",
-        adapters=options.adapter,
+        adapters=[os.path.abspath(path) for path in options.adapter],
     )
 
 

@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
 
+from modeld.engine.dry_run import Sizes
 from modeld.engine.images import PromptImage
 from modeld.engine.kv_disk_cache import KvDiskCache
 from modeld.output.grammar.values import Opened, ToolGrammar
@@ -214,6 +215,16 @@ class Engine(Protocol):
 
     def load(self, request: LoadRequest, progress: ProgressCallback) -> LoadedModel:
         """Make the model resident. Raises ModelLoadFailed (with its stage), UnsupportedFeature, Aborted."""
+        ...
+
+    def dry_run(
+        self, request: LoadRequest, contexts: Sequence[int], began: Callable[[str], None]
+    ) -> tuple[LoadedModel, list[Sizes]]:
+        """All of a load that needs no memory of the model's size: options, files, vocabulary, graphs.
+
+        In a process to throw away; `began` gets the name of each step. What it would take for each of `contexts`, or
+        [] where the engine cannot tell. Afterwards `special` is known. Raises as `load`.
+        """
         ...
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar, NoReturn
 
 from modeld.engine.backends import unavailable
@@ -16,6 +16,7 @@ from modeld.engine.contract import (
     Purpose,
     SpecialTokens,
 )
+from modeld.engine.dry_run import Sizes
 from modeld.engine.no_kv_parking import KeepsNothing
 from modeld.output.grammar.values import Opened
 from shared.catalog.identity import RequestedIdentity
@@ -41,6 +42,13 @@ class NoEngine(KeepsNothing):
     def load(self, request: LoadRequest, progress: ProgressCallback) -> LoadedModel:
         """Always raises BackendUnavailable."""
         del request, progress
+        self._refuse()
+
+    def dry_run(
+        self, request: LoadRequest, contexts: Sequence[int], began: Callable[[str], None]
+    ) -> tuple[LoadedModel, list[Sizes]]:
+        """As `load`."""
+        del request, contexts, began
         self._refuse()
 
     @property

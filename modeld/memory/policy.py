@@ -39,6 +39,10 @@ class Arithmetic(msgspec.Struct, frozen=True, kw_only=True):
     compute: Line
 
 
+#: Of an engine that has none.
+NO_ARITHMETIC = Arithmetic(weights=0, kv=Line(fixed=0, per_token=0), compute=Line(fixed=0, per_token=0))
+
+
 class Footprint(msgspec.Struct, frozen=True, kw_only=True):
     """What a load of this model really took in bytes, its attention memory and working buffers apart.
 
@@ -73,20 +77,26 @@ def plan(
     adapters: int = 0,
     projector: int = 0,
 ) -> MemoryPlan:
-    """The numbers for `wanted`, also where they do not fit (see `require`). Raises UnsupportedFeature (KV type).
+    """The numbers for `wanted`, also where they do not fit (see `require`). Raises UnsupportedFeature.
 
     What was measured goes before the engine's own arithmetic, that before the formula over the header.
     `adapters`, `projector`: bytes of their files; a projector is part of the weights.
     """
     kv_type = USUAL_KV if wanted.kv_type == AUTO else wanted.kv_type
     if kv_type not in fit.KV_TYPES:
-        raise UnsupportedFeature(feature=f"KV type {kv_type}")
+        raise UnsupportedFeature(feature=f"KV type {kv_type} (known: {', '.join(fit.KV_TYPES)})")
+    if wanted.num_ctx != AUTO and (wanted.min_ctx or 0) > wanted.num_ctx:
+        raise UnsupportedFeature(feature=f"num_ctx {wanted.num_ctx} with min_ctx {wanted.min_ctx} (it is the smaller)")
     cost = Cost(entry, wanted.backend, kv_type, footprint, engine, adapters, projector)
     reserve = reserve_bytes(memory.total, settings)
     available = memory.free - reserve
     most = _most(entry, wanted, settings)
     fits = cost.largest(available, max(most, _train(entry, settings)))
     num_ctx = _context(wanted, fits, most, _least(entry, wanted, settings))
+    if wanted.num_batch != AUTO and wanted.num_batch > num_ctx:
+        raise UnsupportedFeature(feature=f"num_batch {wanted.num_batch} (1 to the context, {num_ctx})")
+    if fits < num_ctx:
+        fits = min(fits, _train(entry, settings))  # advice: more than the model was made for is none
     kv = cost.kv(num_ctx)
     return MemoryPlan(
         device=memory.device,
@@ -115,6 +125,13 @@ def require(found: MemoryPlan) -> MemoryPlan:
             fits=found.fits,
         )
     return found
+
+
+def stretched(entry: ModelEntry, num_ctx: int) -> str:
+    """What to tell of a context that the model was not made for, or ""."""
+    if not entry.context_train or num_ctx <= entry.context_train:
+        return ""
+    return f"a context of {num_ctx} tokens is more than the {entry.context_train} that the model was trained on"
 
 
 def under_pressure(memory: DeviceMemory, settings: Settings) -> bool:

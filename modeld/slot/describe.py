@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from modeld.memory import policy
 from modeld.slot.request import identity_of, merged, require_servable
 from shared.catalog.advertised.servable import supports_images
-from shared.errors import BackendError, ModeldError
+from shared.errors import BackendError, ModeldError, ModelLoadFailed
 from shared.protocol import api
 
 if TYPE_CHECKING:
     from modeld.slot.driver import Slot
+    from shared.catalog.entry import ModelEntry
 
 
 async def describe(slot: Slot, params: api.DescribeParams) -> api.ModelInfo:
@@ -28,6 +30,8 @@ async def describe(slot: Slot, params: api.DescribeParams) -> api.ModelInfo:
         plan = await slot.loads.planner.plan(entry, identity_of(entry, config, slot.backend))
     except ModeldError as error:
         warnings.append(error.message)
+    if plan is not None and (stretched := policy.stretched(entry, plan.num_ctx)):
+        warnings.append(stretched)
     if plan is not None and plan.required_bytes + plan.reserve_bytes > plan.free_bytes:
         fits = f"{plan.fits} tokens would fit" if plan.fits else "no context would fit"
         warnings.append(f"not enough free memory now for {plan.num_ctx} tokens; {fits}")
@@ -55,3 +59,11 @@ async def describe(slot: Slot, params: api.DescribeParams) -> api.ModelInfo:
         warnings=warnings,
         plan=plan,
     )
+
+
+async def require_usable(slot: Slot, entry: ModelEntry, config: api.LoadConfig) -> None:
+    """Raises UnsupportedFeature for settings that no load of the model could use, whatever memory there is."""
+    try:
+        await slot.loads.planner.plan(entry, identity_of(entry, config, slot.backend))
+    except ModelLoadFailed:
+        return  # the file's own fault: a repaired one may have them

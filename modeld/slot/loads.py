@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from modeld.engine.dry_run import PROJECTOR
+from modeld.host.load_plan import NoAnswer
 from modeld.memory import policy
 from modeld.memory.probe import private_bytes
 from modeld.pipe.messages import Load
@@ -113,8 +115,29 @@ class Loads:
         self._slot.records.audit("switch", client, {"from": active, "to": request.ticket.model})
 
     async def _validate(self, entry: ModelEntry, target: RequestedIdentity) -> None:
-        """The memory plan, with what a switch would give back counted as free."""
-        policy.require(await self.planner.plan(entry, target))
+        """Whatever is known before a load that would end it, and the memory plan; the resident model stays.
+
+        What a switch would give back counts as free. Where a dry run itself came to no answer, the load may show it
+        as long as nothing is resident that it could cost.
+        """
+        try:
+            plan = await self.planner.plan(entry, target)
+            if self._slot.machine.state.active is not None:
+                await self.planner.dry_run(entry, target)
+        except NoAnswer as error:
+            raise self._untried(entry, target, error) from error
+        except ModelLoadFailed as error:
+            self.rejections.note(target, error.to_wire())
+            raise
+        policy.require(plan)
+
+    def _untried(self, entry: ModelEntry, target: RequestedIdentity, error: NoAnswer) -> ModelLoadFailed:
+        """Why a load is not begun whose dry run ended without an answer."""
+        active = self._slot.machine.state.active
+        reason = f"tried beside {active.name if active else 'nothing'}, which is still loaded: {error.reason}"
+        if error.step == PROJECTOR and entry.projector:
+            reason = f"{reason}; {self.projectors.note(target.path, entry.projector, error.reason)}"
+        return ModelLoadFailed(model=entry.name, stage="worker", reason=reason)
 
     def given_back(self) -> int:
         """Bytes that the end of the resident model would free."""
@@ -278,7 +301,7 @@ class Loads:
             lease.end()
         self._take(entry, plan, loaded)
         self.seconds[entry.name] = loaded.seconds
-        self.planner.remember(entry, load.target, plan.device, loaded)
+        await self.planner.remember(entry, load.target, plan.device, loaded)
         slot.records.hint(entry.name)
         slot.log(f"loaded {entry.name} in {loaded.seconds:.2f} s, context {loaded.identity.num_ctx}")
         slot.feed(ev.LoadDone(job=job, identity=loaded.identity))
@@ -289,7 +312,8 @@ class Loads:
         self.plan = plan
         self.measured = loaded.measured_bytes
         self.capabilities = loaded.capabilities
-        self.warnings = [*loaded.warnings, *self.projectors.warnings(entry)]
+        stretched = policy.stretched(entry, loaded.identity.num_ctx)
+        self.warnings = [*([stretched] if stretched else []), *loaded.warnings, *self.projectors.warnings(entry)]
         self.notes = loaded.notes
 
     def _parked_bytes(self, plan: api.MemoryPlan) -> int:

@@ -334,6 +334,7 @@ async def load(slot: Slot, request: ScheduledRequest, entry: ModelEntry, params:
         generation=slot.machine.state.generation,
         loaded=loaded,
         load_seconds=round(request.load_s, 3) if loaded else 0.0,
+        warnings=list(slot.loads.warnings),
     )
 
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+import msgspec
 
 from modeld.engine.backends import installed_version
-from modeld.engine.dry_run import Sizes
-from modeld.host.load_plan import ask_engine
+from modeld.engine.dry_run import Question, Sizes
+from modeld.host.load_plan import COUNTING, NoAnswer, ask_engine
 from modeld.memory import policy
 from modeld.pipe.messages import Loaded
 from modeld.slot.ports import ReadMemory
+from modeld.slot.projectors import signature
 from modeld.slot.request import footprint_key
 from shared.catalog.advertised import fit
+from shared.catalog.identity import AUTO
 from shared.diagnosis.threads import in_thread
 from shared.errors import UnsupportedFeature
 from shared.protocol import api
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
     from shared.catalog.entry import ModelEntry
     from shared.catalog.identity import RequestedIdentity
 
-AskEngine = Callable[["RequestedIdentity", Sequence[int]], Awaitable[list[Sizes] | None]]
+AskEngine = Callable[[Question], Awaitable[list[Sizes] | None]]
 
 
 class Planner:
@@ -39,15 +43,23 @@ class Planner:
         self._read_memory = read_memory
         self._given_back = given_back
         self._ask = ask
-        #: key of a model and how it is loaded -> what its engine said; None: it had nothing to say.
+        #: key of a model and how it is loaded -> what its engine said; None: nothing stands against it, no numbers.
         self._asked: dict[str, policy.Arithmetic | None] = {}
         self._one_at_a_time = anyio.Lock()
         self.runtime_digest = ""
 
     async def plan(self, entry: ModelEntry, target: RequestedIdentity) -> api.MemoryPlan:
-        """The arithmetic of loading `target` in place of what is resident. Raises UnsupportedFeature."""
-        engine = await self._arithmetic(entry, target)
+        """The arithmetic of loading `target` in place of what is resident.
+
+        Raises UnsupportedFeature, and ModelLoadFailed where the engine's own arithmetic fails as the load would.
+        """
         adapters = await in_thread(_sizes_of, target.adapters) if target.adapters else 0
+        engine: policy.Arithmetic | None = None
+        if target.backend in COUNTING:
+            try:
+                engine = await self.dry_run(entry, target)
+            except NoAnswer as error:
+                self._slot.log(f"a dry run of {entry.name} told nothing: {error.reason}")
         beside = entry.projector and target.projector  # a folder's graph is counted with the folder
         projector = await in_thread(_sizes_of, (beside,)) if beside else 0
         memory = self._read_memory()  # last, since asking takes its time
@@ -56,31 +68,35 @@ class Planner:
         footprint = await self._slot.records.footprint(footprint_key(target), self.runtime_digest, memory.device)
         return policy.plan(entry, target, seen, self._slot.settings, footprint, engine, adapters, projector)
 
-    async def _arithmetic(self, entry: ModelEntry, target: RequestedIdentity) -> policy.Arithmetic | None:
-        """Asked once for each model and way to load it, in a process to throw away."""
-        key = footprint_key(target)
-        async with self._one_at_a_time:
-            if key in self._asked:
-                return self._asked[key]
-            records = self._slot.records
-            name = f"{installed_version(target.backend)} {key}"
-            found = await records.arithmetic(name)
-            if found is None:
-                found = await self._from_engine(entry, target)
-                if found is not None:
-                    records.remember_arithmetic(name, found)
-            self._asked[key] = found
-            return found
+    async def dry_run(self, entry: ModelEntry, target: RequestedIdentity) -> policy.Arithmetic | None:
+        """Try the load in a process to throw away, once for each model, way to load it and version of the engine.
 
-    async def _from_engine(self, entry: ModelEntry, target: RequestedIdentity) -> policy.Arithmetic | None:
+        None: it has no numbers to tell. Raises what the load would (ModelLoadFailed, UnsupportedFeature), and NoAnswer.
+        """
+        key = await in_thread(dry_run_key, entry, target)
+        async with self._one_at_a_time:
+            if key not in self._asked:
+                records = self._slot.records
+                found = await records.arithmetic(key)
+                if found is None:
+                    found = await self._from_engine(entry, target)
+                    records.remember_arithmetic(key, found)
+                self._asked[key] = found if found.weights else None
+            return self._asked[key]
+
+    async def _from_engine(self, entry: ModelEntry, target: RequestedIdentity) -> policy.Arithmetic:
         # Two contexts that the model decides and no request does: a line through them is exact wherever the
         # windows of its layers are full, and too high below.
+        settings = self._slot.settings
         most = max(entry.context_train, 2 * fit.STEP)
-        contexts = (min(self._slot.settings.least_context, most // 2), most)
+        contexts = (min(settings.least_context, most // 2), most)
+        question = Question(
+            identity=target, contexts=contexts, model=entry.facts(), template_deadline=settings.template_deadline
+        )
         with self._slot.leases.job("plan", entry.name, self._slot.now()):
-            sizes = await self._ask(target, contexts)
-        if sizes is None:
-            return None
+            sizes = await self._ask(question)
+        if not sizes:
+            return policy.NO_ARITHMETIC
         low, high = sizes
         return policy.Arithmetic(
             weights=high.weights,
@@ -88,14 +104,26 @@ class Planner:
             compute=_line(contexts, low.compute, high.compute),
         )
 
-    def remember(self, entry: ModelEntry, target: RequestedIdentity, device: str, loaded: Loaded) -> None:
+    async def remember(self, entry: ModelEntry, target: RequestedIdentity, device: str, loaded: Loaded) -> None:
         """Keep what this load took, attention memory and buffers apart."""
         identity = loaded.identity
         kv_type = identity.kv_type if identity.kv_type in fit.KV_TYPES else policy.USUAL_KV
         key = footprint_key(target)
-        cost = policy.Cost(entry, identity.backend, kv_type, None, self._asked.get(key))
+        asked = await in_thread(dry_run_key, entry, target)
+        cost = policy.Cost(entry, identity.backend, kv_type, None, self._asked.get(asked))
         beside = cost.kv(identity.num_ctx) + cost.compute(identity.num_ctx)
         self._slot.records.remember_footprint(key, self.runtime_digest, device, max(loaded.measured_bytes - beside, 0))
+
+
+def dry_run_key(entry: ModelEntry, target: RequestedIdentity) -> str:
+    """What a dry run depends on: the engine, the model and its template, how it is loaded, the files beside it.
+
+    Blocking: it looks at those files.
+    """
+    beside = [signature(path) for path in (*target.adapters, entry.projector) if path]
+    split = [] if target.tensor_split == AUTO else target.tensor_split
+    facts = [footprint_key(target), entry.template_digest, target.device, split, beside]
+    return f"{installed_version(target.backend)} dry run {msgspec.json.encode(facts).decode()}"
 
 
 def _line(contexts: tuple[int, int], low: int, high: int) -> policy.Line:
@@ -104,6 +132,9 @@ def _line(contexts: tuple[int, int], low: int, high: int) -> policy.Line:
 
 
 def _sizes_of(paths: Sequence[str]) -> int:
+    for path in paths:
+        if not os.path.isabs(path):
+            raise UnsupportedFeature(feature=f"a path that begins nowhere ({path}): give the whole path")
     try:
         return sum(ask(path, Path(path).stat).st_size for path in paths)
     except OSError as error:

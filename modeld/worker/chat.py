@@ -45,15 +45,7 @@ class Chat:
 
         Raises ModelLoadFailed at stage `template`.
         """
-        from modeld.template.probe import probe
-
-        special = engine.special
-        try:
-            with guard.limits():
-                template = Template(loaded.template, special.bos_text, special.eos_text)
-                notes = probe(template)
-        except TemplateFailed as error:
-            raise ModelLoadFailed(model=name, stage="template", reason=error.data["message"]) from error
+        template, notes = compiled(loaded.template, engine.special, name, guard)
         return cls(engine, template, guard), notes
 
     def identify(self, identity: ResolvedIdentity, wanted: RequestedIdentity) -> ResolvedIdentity:
@@ -154,6 +146,18 @@ class Chat:
             return data
 
         return read
+
+
+def compiled(source: str, special: SpecialTokens, name: str, guard: RenderGuard) -> tuple[Template, list[str]]:
+    """A model's template, probed; notes for describe. Raises ModelLoadFailed at stage `template`."""
+    from modeld.template.probe import probe
+
+    try:
+        with guard.limits():
+            template = Template(source, special.bos_text, special.eos_text)
+            return template, probe(template)
+    except TemplateFailed as error:
+        raise ModelLoadFailed(model=name, stage="template", reason=error.data["message"]) from error
 
 
 def words_of(message: dict[str, Any]) -> str:

@@ -82,9 +82,13 @@ class PingResult(Value, kw_only=True):
 
 
 #: An amount of tokens that something is made for: at least one.
-Tokens = Annotated[int, msgspec.Meta(ge=1)]
+Tokens = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 #: Stop strings are looked for at every token, each beginning of them too: so many of that length cost microseconds.
 Stops = Annotated[list[Annotated[str, msgspec.Meta(max_length=256)]], msgspec.Meta(max_length=64)]
+
+
+#: Added to a token's logit: at either end it is the only one, or none.
+Bias = Annotated[float, msgspec.Meta(ge=-100, le=100)]
 
 
 class LoadConfig(Value, kw_only=True):
@@ -96,7 +100,7 @@ class LoadConfig(Value, kw_only=True):
     num_ctx: Tokens | None = None
     min_ctx: Tokens | None = None
     num_batch: Tokens | None = None
-    gpu_layers: Annotated[int, msgspec.Meta(ge=-1)] | None = None
+    gpu_layers: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)] | None = None
     device: str | None = None
     flash_attention: bool | None = None
     kv_type: str | None = None
@@ -197,6 +201,8 @@ class LoadResult(Value, kw_only=True):
     generation: int
     loaded: bool
     load_seconds: float = 0.0
+    #: What is odd about the model as it is loaded now.
+    warnings: list[str] = []
 
 
 class UnloadParams(Fenced, kw_only=True):
@@ -230,21 +236,24 @@ class ConfigureResult(Value, kw_only=True):
 class Sampling(Value, kw_only=True):
     """Options of one turn, never of the identity. None means the model's or engine's default.
 
+    Each is used or refused, on every engine alike: hence one range for all. `top_k` of 0 or less is all tokens.
+    `seed` of any integer: as many bits as the engine takes are used.
+
     `tool_choice`: `auto` (the default), `none`, `required`, or the name of a tool: the answer is then a call from its
     first token, without thoughts before it. `loop_stop`: whether an answer that only repeats itself is ended.
     """
 
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    repeat_penalty: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    seed: int | None = None
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
+    top_k: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)] | None = None
+    top_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    min_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    repeat_penalty: Annotated[float, msgspec.Meta(ge=0.01, le=100)] | None = None
+    presence_penalty: Annotated[float, msgspec.Meta(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, msgspec.Meta(ge=-2, le=2)] | None = None
+    seed: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
     stop: Stops = []
-    max_tokens: int | None = None
-    logit_bias: dict[str, float] = {}
+    max_tokens: Annotated[int, msgspec.Meta(le=2**31 - 1)] | None = None
+    logit_bias: dict[str, Bias] = {}
     thinking: str | None = None
     tool_choice: str | None = None
     json_schema: dict[str, Any] | None = None

@@ -38,6 +38,8 @@ def main(options: argparse.Namespace) -> int:
     active = result.active
     took = f" in {result.load_seconds:.1f} s" if result.loaded else " (it was loaded already)"
     print(f"{active.name} is loaded{took}: context {active.num_ctx}, {size_text(active.reserved_bytes)}")
+    for warning in result.warnings:
+        sys.stderr.write(f"modeld: {one_line(warning)}\n")
     return codes.OK
 
 

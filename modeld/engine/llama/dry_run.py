@@ -1,25 +1,26 @@
-"""What a load would take, by llama.cpp's own reckoning: `python -P -m modeld.engine.llama.dry_run`.
+"""What a load would take, by llama.cpp's own reckoning, with a model and contexts that have no memory behind them.
 
-A process to throw away: it makes the model and its context without memory behind them (some 40 MB and a
-tenth of a second, most of it the vocabulary) and reads the sizes from the library's log, since a wrong
-combination of parameters ends the process. Standard input: `Question` as msgpack; output: `Sizes`.
+Some 40 MB and a tenth of a second, most of it the vocabulary; the sizes stand in the library's log. In a process to
+throw away (`modeld.worker.dry_run`): a wrong combination of parameters may end it.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from modeld.engine.contract import AbortFlag, LoadRequest
-from modeld.engine.dry_run import Question, Sizes
+from modeld.engine.contract import AbortFlag, Capabilities, LoadedModel, LoadRequest
+from modeld.engine.dry_run import PROJECTOR, Sizes
 from modeld.engine.llama.library import Library
 from modeld.engine.llama.model import LoadedContext
+from modeld.engine.llama.resolved import resolved_identity, template_of
+from modeld.engine.llama.vision import open_image_encoder
 from modeld.engine.llama.vocabulary import Vocabulary
-from shared.errors import ModelLoadFailed
+from modeld.memory.probe import host_memory
 
 _MIB = 1024 * 1024
 _WEIGHTS = re.compile(r"file size\s*=\s*([0-9.]+) (MiB|GiB)")
@@ -39,40 +40,40 @@ def _all(pattern: re.Pattern[str], lines: list[str]) -> list[Any]:
     return [found for line in lines for found in pattern.findall(line)]
 
 
-def measure(question: Question) -> list[Sizes]:
-    """Raises ModelLoadFailed, BackendUnavailable."""
-    library, abort = Library(), AbortFlag()
+def measure(
+    library: Library, request: LoadRequest, contexts: Sequence[int], began: Callable[[str], None], abort: AbortFlag
+) -> tuple[LoadedContext, Vocabulary, list[Sizes]]:
+    """The model without its weights, its vocabulary, and the sizes for each context. Raises as a load does."""
     read: list[str] = []
     library.tap.lines = read
-    request = LoadRequest(identity=question.identity, model={}, num_ctx=question.contexts[0], threads=1)
     native = LoadedContext(library, request, dry=True)
+    began("weights")
     native.load_model(lambda _: None, abort)
-    special = Vocabulary(library.api, native.model).special
+    vocabulary = Vocabulary(library.api, native.model)
+    special = vocabulary.special
     fill = None not in (special.fim_prefix, special.fim_suffix, special.fim_middle)
     found = []
-    for num_ctx in question.contexts:
+    began("context")
+    for num_ctx in contexts:
         library.tap.lines = lines = list(read)
-        request = msgspec.structs.replace(request, num_ctx=num_ctx)
-        context = LoadedContext(library, request, dry=True)
+        context = LoadedContext(library, msgspec.structs.replace(request, num_ctx=num_ctx), dry=True)
         context.model = native.model
         context.open_context(fill=fill, abort=abort)
         found.append(sizes_in(lines))
-    return found
+        native.plan = context.plan
+    library.tap.lines = None
+    projector = request.identity.projector
+    if projector and native.plan is not None and 2 * os.stat(projector).st_size < host_memory().free:
+        began(PROJECTOR)
+        open_image_encoder(library, native.model, native.plan, request.identity)  # one that is refused costs no load
+    return native, vocabulary, found
 
 
-def main() -> None:
-    """Entry of the process; exit code 0 with an answer, else none."""
-    private = os.dup(1)
-    os.dup2(2, 1)
-    question = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Question)
-    try:
-        answer = msgspec.msgpack.encode(measure(question))
-    except ModelLoadFailed as error:
-        sys.stderr.write(f"{error.data['stage']}: {error.data['reason']}\n")
-        os._exit(2)
-    os.write(private, answer)
-    os._exit(0)  # no native destructor on what was never allocated
-
-
-if __name__ == "__main__":
-    main()
+def without_memory(library: Library, request: LoadRequest, native: LoadedContext, digest: str) -> LoadedModel:
+    """What a dry run knows of the model that a load would make resident."""
+    return LoadedModel(
+        identity=resolved_identity(library, request, native.plan, digest),
+        capabilities=Capabilities(),
+        measured_bytes=0,
+        template=template_of(native, request),
+    )

@@ -18,10 +18,12 @@ from modeld.engine.contract import (
     Purpose,
     SpecialTokens,
 )
+from modeld.engine.dry_run import Sizes
 from modeld.engine.footprint import resident_bytes
 from modeld.engine.images import image_end, positions, words_end, words_of_prompt
 from modeld.engine.kv_disk_cache import KvDiskCache
 from modeld.engine.llama.devices import discrete
+from modeld.engine.llama.dry_run import measure, without_memory
 from modeld.engine.llama.embedding import Embedder
 from modeld.engine.llama.lanes import Lane
 from modeld.engine.llama.library import Library
@@ -98,6 +100,14 @@ class LlamaEngine:
             template=template_of(native, request),
             warnings=self._notes,
         )
+
+    def dry_run(
+        self, request: LoadRequest, contexts: Sequence[int], began: Callable[[str], None]
+    ) -> tuple[LoadedModel, list[Sizes]]:
+        """As the contract says."""
+        library = self._library_of()
+        self._native, self._vocabulary, sizes = measure(library, request, contexts, began, self._abort)
+        return without_memory(library, request, self._native, self._digest), sizes
 
     def _open(
         self, native: LoadedContext, vocabulary: Vocabulary, request: LoadRequest

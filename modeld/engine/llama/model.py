@@ -10,19 +10,20 @@ from typing import Any
 import msgspec
 
 from modeld.engine.contract import Aborted, AbortFlag, LoadRequest
+from modeld.engine.llama.devices import place
 from modeld.engine.llama.library import Library, set_fields
 from modeld.engine.llama.memory import watch_abort
 from modeld.engine.processors.topology import engine_threads
 from modeld.engine.prompt_lookup import LONGEST
-from shared.catalog.identity import AUTO, RequestedIdentity
-from shared.errors import ModelLoadFailed
+from shared.catalog.identity import AUTO
+from shared.errors import ModelLoadFailed, UnsupportedFeature
 
 #: Sequences of the KV memory.
 CHAT, FILL = 0, 1
 #: Cells of the KV memory for fill-in-the-middle, beside a conversation's own.
 FILL_TOKENS = 1024
 BATCH_TOKENS = 512
-_KV_TYPES = {"f32": 0, "f16": 1, "bf16": 30, "q8_0": 8, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7}
+_KV_TYPES = {"f32": 0, "f16": 1, "bf16": 30, "q8_0": 8, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "iq4_nl": 20}
 _FLASH = {AUTO: -1, False: 0, True: 1}
 
 
@@ -53,7 +54,7 @@ class LoadedContext:
         self.plan: ContextPlan | None = None
 
     def load_model(self, progress: Callable[[float], None], abort: AbortFlag) -> None:
-        """Weights (or the vocabulary alone). Raises ModelLoadFailed, Aborted."""
+        """Weights (or the vocabulary alone). Raises ModelLoadFailed, UnsupportedFeature, Aborted."""
         api, identity = self.api, self._request.identity
         params = api.llama_model_default_params()
 
@@ -65,9 +66,12 @@ class LoadedContext:
         set_fields(params, progress_callback=callback, vocab_only=self._request.vocabulary_only)
         if self._dry:
             set_fields(params, no_alloc=True, load_mode=api.LLAMA_LOAD_MODE_NONE)  # no other mode goes with it
-        layers = self._gpu_layers(identity)
-        if layers is not None:
-            set_fields(params, n_gpu_layers=layers)
+        placement = place(api, identity)
+        if placement.layers is not None:
+            set_fields(params, n_gpu_layers=placement.layers)
+        if placement.handles:
+            handles = (ctypes.c_void_p * (len(placement.handles) + 1))(*placement.handles)  # the last one is NULL
+            set_fields(params, devices=ctypes.addressof(handles))
         if identity.tensor_split != AUTO and identity.tensor_split:
             split = (ctypes.c_float * api.llama_max_devices())(*identity.tensor_split)
             set_fields(params, tensor_split=split)
@@ -77,17 +81,10 @@ class LoadedContext:
         if not self.model:
             raise self._failed("weights", "llama.cpp cannot read this file")
 
-    def _gpu_layers(self, identity: RequestedIdentity) -> int | None:
-        if identity.device == "CPU" or not self.api.llama_supports_gpu_offload():
-            return 0
-        return None if identity.gpu_layers == AUTO else int(identity.gpu_layers)
-
     def open_context(self, *, fill: bool, abort: AbortFlag) -> ContextPlan:
-        """KV memory and compute buffers. Raises ModelLoadFailed at stage `context`."""
+        """KV memory and compute buffers. Raises ModelLoadFailed at stage `context`, UnsupportedFeature."""
         api, identity = self.api, self._request.identity
         plan = self._planned(fill)
-        if plan.kv_type not in _KV_TYPES:
-            raise self._failed("context", f"kv_type {plan.kv_type} is not one of {', '.join(_KV_TYPES)}")
         params = api.llama_context_default_params()
         set_fields(
             params,
@@ -116,12 +113,17 @@ class LoadedContext:
     def _planned(self, fill: bool) -> ContextPlan:
         identity, num_ctx = self._request.identity, self._request.num_ctx
         batch = BATCH_TOKENS if identity.num_batch == AUTO else int(identity.num_batch)
+        if batch > num_ctx and identity.num_batch != AUTO and not self._dry:  # in a dry run no context is asked for
+            raise UnsupportedFeature(feature=f"num_batch {batch} (1 to the context, {num_ctx})")
+        kv_type = "f16" if identity.kv_type == AUTO else identity.kv_type
+        if kv_type not in _KV_TYPES:
+            raise UnsupportedFeature(feature=f"KV type {kv_type} (here: {', '.join(_KV_TYPES)})")
         return ContextPlan(
             num_ctx=num_ctx,
             pool=num_ctx + (FILL_TOKENS if fill else 0),
             batch=max(1, min(batch, num_ctx)),
             threads=engine_threads(self._request.threads),
-            kv_type="f16" if identity.kv_type == AUTO else identity.kv_type,
+            kv_type=kv_type,
             fill=fill,
             drafts=min(LONGEST, batch - 1) if self._drafts() else 0,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from modeld.engine.contract import LoadRequest
+from modeld.engine.llama.devices import place
 from modeld.engine.llama.library import Library
 from modeld.engine.llama.model import ContextPlan, LoadedContext
 from shared.catalog.identity import AUTO, ResolvedIdentity
@@ -13,7 +14,8 @@ def resolved_identity(
 ) -> ResolvedIdentity:
     """`plan` None: the vocabulary alone. `digest` names the build."""
     asked = request.identity
-    offload = bool(library.api.llama_supports_gpu_offload()) and asked.device != "CPU"
+    placement = place(library.api, asked)
+    layers = -1 if placement.layers is None else placement.layers
     flash = library.tap.flash_attention
     return ResolvedIdentity(
         backend="llama",
@@ -21,10 +23,10 @@ def resolved_identity(
         digest=asked.digest,
         path=asked.path,
         runtime_digest=digest,
-        device="GPU" if offload else "CPU",
+        device=placement.device,
         num_ctx=request.num_ctx,
         num_batch=0 if plan is None else plan.batch,
-        gpu_layers=(-1 if asked.gpu_layers == AUTO else int(asked.gpu_layers)) if offload else 0,
+        gpu_layers=layers,
         tensor_split=() if asked.tensor_split == AUTO else tuple(asked.tensor_split),
         flash_attention=bool(flash) if asked.flash_attention == AUTO else bool(asked.flash_attention),
         kv_type="f16" if plan is None else plan.kv_type,

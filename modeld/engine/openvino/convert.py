@@ -70,20 +70,30 @@ def converted(
 
     Raises ModelLoadFailed at stage `weights`, DiskFull, and what `progress` raises to give it up.
     """
-    folder = cache / re.sub(r"[^A-Za-z0-9._-]", "_", digest or source.name)
-    if is_whole(folder, library.digest(), source):
-        return folder, False
+    if found := conversion_of(library, source, digest, cache):
+        return found, False
+    folder = _place_of(source, digest, cache)
     private.folder(cache)
     sweep(cache, library.digest())
     work = cache / _work_name(folder.name)
     shutil.rmtree(work, ignore_errors=True)
     try:
-        _need_room(cache, source, header)
+        need_room(cache, source, header)
         work.mkdir(mode=0o700)
         _convert(library, _readable(source, work, name, header, progress), name)
         return _place(work, folder, library.digest(), source, name), True
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def conversion_of(library: Library, source: Path, digest: str, cache: Path) -> Path | None:
+    """The finished folder of a GGUF file, None where it has to be made (or `source` is none)."""
+    folder = _place_of(source, digest, cache)
+    return folder if is_whole(folder, library.digest(), source) else None
+
+
+def _place_of(source: Path, digest: str, cache: Path) -> Path:
+    return cache / re.sub(r"[^A-Za-z0-9._-]", "_", digest or source.name)
 
 
 def is_whole(folder: Path, runtime: str, source: Path) -> bool:
@@ -152,8 +162,9 @@ def _is_stale(folder: Path, runtime: str) -> bool:
     return found.runtime != runtime or found.version != VERSION or not Path(found.source).exists()
 
 
-def _need_room(cache: Path, source: Path, header: Header) -> None:
-    """An IR takes about as much as the file it is made of, and what is requantised lies beside it meanwhile."""
+def need_room(cache: Path, source: Path, header: Header) -> None:
+    """Raises DiskFull: an IR takes about as much as the file it is made of, beside which lies what is requantised."""
+    private.folder(cache)
     table = header.tensors
     beside = requantised_bytes(table.bytes_by_type) if table is not None and inexact_types(header) else 0
     needed = 2 * max(source.stat().st_size, beside)

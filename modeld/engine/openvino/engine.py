@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -21,10 +21,12 @@ from modeld.engine.contract import (
     Purpose,
     SpecialTokens,
 )
+from modeld.engine.dry_run import Sizes
 from modeld.engine.footprint import resident_bytes
 from modeld.engine.no_kv_parking import KeepsNothing
-from modeld.engine.openvino.convert import converted
+from modeld.engine.openvino.convert import conversion_of, converted, need_room
 from modeld.engine.openvino.devices import discrete
+from modeld.engine.openvino.dry_run import check_graph, graphs_of, special_of
 from modeld.engine.openvino.gguf_support import check_gguf, notes
 from modeld.engine.openvino.library import Library, reason_of
 from modeld.engine.openvino.pipeline import Pipeline, Plan
@@ -36,6 +38,7 @@ from modeld.engine.processors.topology import engine_threads
 from modeld.engine.required import required
 from modeld.output.grammar.call_grammar import any_arguments
 from modeld.output.grammar.values import Opened
+from shared.catalog.formats.gguf import Header
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
 from shared.errors import ContextOverflow, EngineFailed, ModelLoadFailed, UnsupportedFeature
 from shared.paths import data_root
@@ -52,6 +55,7 @@ class OpenVinoEngine(KeepsNothing):
         self._abort = abort
         self._library: Library | None = None
         self._vocabulary: Vocabulary | None = None
+        self._special: SpecialTokens | None = None
         self._pipeline: Pipeline | None = None
         self._rows: Rows | None = None
         self._plan: Plan | None = None
@@ -96,13 +100,47 @@ class OpenVinoEngine(KeepsNothing):
             warnings=self._warnings(vocabulary, plan, made),
         )
 
-    def _folder(self, request: LoadRequest, library: Library, progress: ProgressCallback) -> tuple[Path, bool]:
+    def dry_run(
+        self, request: LoadRequest, contexts: Sequence[int], began: Callable[[str], None]
+    ) -> tuple[LoadedModel, list[Sizes]]:
+        """As the contract says, without arithmetic. What only a conversion would find out is not found out."""
+        del contexts
+        library, identity = self._library_of(), request.identity
+        began("options")
+        refuse_unsupported(request, library.devices())
+        source, header, template = Path(identity.path), self._header(request), ""
+        folder = source if header is None else conversion_of(library, source, identity.digest, _conversions())
+        if folder is None and header is not None:
+            need_room(_conversions(), source, header)
+            self._special = special_of(request.model)
+        elif folder is not None:
+            began("tokenizer")
+            template = self._open_vocabulary(request, library, folder).template
+            began("graph")
+            for graph in graphs_of(folder):
+                check_graph(library, graph, identity.name)
+        loaded = LoadedModel(
+            identity=self._identity(request, library, make_plan(request, 1)),
+            capabilities=Capabilities(),
+            measured_bytes=0,
+            template=str(request.model.get("template") or template),
+        )
+        return loaded, []
+
+    def _header(self, request: LoadRequest) -> Header | None:
+        """Of a GGUF file that can be read; None for a folder. Raises ModelLoadFailed at stage `header`."""
         path, name = Path(request.identity.path), request.identity.name
         if path.is_dir():
-            return path, False
+            return None
         if not path.is_file():
             raise ModelLoadFailed(model=name, stage="header", reason=f"{path} is not there")
-        header = check_gguf(path, name)
+        return check_gguf(path, name)
+
+    def _folder(self, request: LoadRequest, library: Library, progress: ProgressCallback) -> tuple[Path, bool]:
+        path, name = Path(request.identity.path), request.identity.name
+        header = self._header(request)
+        if header is None:
+            return path, False
         self._notes = notes(header)
 
         def requantising(done: int, of: int) -> None:
@@ -110,8 +148,7 @@ class OpenVinoEngine(KeepsNothing):
             progress(begin + (end - begin) * done // max(of, 1), 1000)
             self._go_on()
 
-        cache = data_root().cache / "openvino"
-        return converted(library, path, request.identity.digest, cache, name, header, requantising)
+        return converted(library, path, request.identity.digest, _conversions(), name, header, requantising)
 
     def _open_vocabulary(self, request: LoadRequest, library: Library, folder: Path) -> Vocabulary:
         try:
@@ -189,8 +226,8 @@ class OpenVinoEngine(KeepsNothing):
 
     @property
     def special(self) -> SpecialTokens:
-        """The vocabulary's marks."""
-        return self._vocabulary_of().special
+        """The vocabulary's marks; in a dry run of a file that is not converted yet, what its header says of them."""
+        return self._special or self._vocabulary_of().special
 
     def tokenize(self, text: str, *, special: bool) -> list[int]:
         """As the contract says. Raises ContextOverflow where the tokenizer would cut the text."""
@@ -297,6 +334,10 @@ class OpenVinoEngine(KeepsNothing):
 
     def _pipeline_of(self) -> Pipeline:
         return required(self._pipeline)
+
+
+def _conversions() -> Path:
+    return data_root().cache / "openvino"
 
 
 def _probe_token(vocabulary: Vocabulary) -> int:

@@ -12,6 +12,8 @@ from shared.errors import UnsupportedFeature
 
 #: min_p of one or more is "only the best token" and refused by the pipeline.
 _MOST_MIN_P = 0.999
+#: top_p of 0 is "only the best token" too, and refused by the pipeline.
+_LEAST_TOP_P = 1e-6
 
 
 def generation_config(genai: Any, options: DecodeOptions | None, end: frozenset[int]) -> Any:
@@ -109,10 +111,9 @@ def _sample(config: Any, options: DecodeOptions) -> None:
     config.temperature = options.temperature
     if options.top_k > 0:
         config.top_k = options.top_k
-    if 0 < options.top_p <= 1:
-        config.top_p = options.top_p
+    config.top_p = max(options.top_p, _LEAST_TOP_P)
     config.min_p = min(max(options.min_p, 0.0), _MOST_MIN_P)
-    config.rng_seed = options.seed if options.seed is not None else _draw()
+    config.rng_seed = options.seed & 0x7FFFFFFF if options.seed is not None else _draw()
 
 
 def _within(penalty: float) -> float:

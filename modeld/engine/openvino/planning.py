@@ -53,17 +53,17 @@ def refuse_unsupported(request: LoadRequest, devices: Sequence[str]) -> None:
     if asked.device not in (AUTO, *devices):
         raise UnsupportedFeature(feature=f"device {asked.device} (found: {', '.join(devices)})")
     if asked.kv_type != AUTO and (asked.kv_type not in _KV or asked.kv_type not in KV_TYPES):
-        raise UnsupportedFeature(feature=f"KV type {asked.kv_type}")
+        raise UnsupportedFeature(feature=f"KV type {asked.kv_type} (here: {', '.join(sorted(_KV))})")
     if asked.num_batch != AUTO and (int(asked.num_batch) < BLOCK or int(asked.num_batch) % BLOCK):
-        raise UnsupportedFeature(feature=f"num_batch {asked.num_batch} (a multiple of {BLOCK})")
+        raise UnsupportedFeature(feature=f"num_batch {asked.num_batch} (here: a multiple of {BLOCK})")
     if asked.adapters:
         raise UnsupportedFeature(feature="adapters (not offered by the OpenVINO engine)")
     if asked.gpu_layers not in (AUTO, 0):
-        raise UnsupportedFeature(feature="gpu_layers (choose a device instead)")
+        raise UnsupportedFeature(feature=f"gpu_layers {asked.gpu_layers} (here: 0; choose a device instead)")
     if asked.tensor_split not in (AUTO, ()):
-        raise UnsupportedFeature(feature="tensor_split")
+        raise UnsupportedFeature(feature="tensor_split (here: none; choose a device instead)")
     if asked.flash_attention not in (AUTO, True):
-        raise UnsupportedFeature(feature="flash_attention off")
+        raise UnsupportedFeature(feature="flash_attention off (here: always on)")
     _refuse_model(request)
 
 

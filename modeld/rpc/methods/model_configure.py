@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeld.slot.describe import describe
+from modeld.slot.describe import describe, require_usable
 from modeld.slot.request import identity_of
 from shared.catalog.identity import serves
 from shared.protocol import api
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 
 async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.ConfigureResult:
-    """Answers the new plan. Raises ModelNotFound, NotOwner, RootError."""
+    """Answers the new plan. Raises ModelNotFound, NotOwner, RootError, UnsupportedFeature (then nothing is kept)."""
     params = call.params(api.ConfigureParams)
     slot = daemon.slot
     entry = await slot.find(params.model)
     await daemon.own()
+    await require_usable(slot, entry, params.config)
     info = await describe(slot, api.DescribeParams(model=entry.name, config=params.config))
     await daemon.records.keep_config(entry.name, params.config)
     active = slot.machine.state.active

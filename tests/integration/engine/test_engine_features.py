@@ -6,8 +6,6 @@ import math
 from pathlib import Path
 
 import anyio
-import gguf
-import numpy as np
 import pytest
 from engine_bench import GREEDY, Engine, Engines
 
@@ -16,7 +14,7 @@ from modeld.engine.llama.model import FILL_TOKENS
 from modeld.pipe import messages as m
 from shared.errors import ContextOverflow, ModelLoadFailed
 from shared.protocol.api import Event, Prefill, Sampling
-from tiny_gguf import written
+from tiny_gguf import write_tiny_adapter
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 FEW = Sampling(temperature=0.0, max_tokens=6)
@@ -140,22 +138,9 @@ async def test_vectors_disturb_no_conversation(engines: Engines, tiny: Path) -> 
 # --- adapters ----------------------------------------------------------------------------------
 
 
-def write_adapter(path: Path, *, architecture: str = "llama", width: int = 64, seed: int = 5) -> Path:
-    """A LoRA of rank 4 over one matrix of the tiny model: enough to change every answer."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    random = np.random.default_rng(seed)
-    writer = gguf.GGUFWriter(path, architecture)
-    writer.add_type("adapter")
-    writer.add_string("adapter.type", "lora")
-    writer.add_float32("adapter.lora.alpha", 16.0)
-    writer.add_tensor("blk.0.ffn_down.weight.lora_a", random.standard_normal((4, 2 * width)).astype(np.float32))
-    writer.add_tensor("blk.0.ffn_down.weight.lora_b", random.standard_normal((width, 4)).astype(np.float32))
-    return written(writer, path)
-
-
 async def test_an_adapter_changes_the_answer_and_the_identity(engines: Engines, tiny: Path, tmp_path: Path) -> None:
-    adapter = write_adapter(tmp_path / "adapter.gguf")
-    other = write_adapter(tmp_path / "other.gguf", seed=6)
+    adapter = write_tiny_adapter(tmp_path / "adapter.gguf")
+    other = write_tiny_adapter(tmp_path / "other.gguf", seed=6)
     plain = await engines.load("llama", tiny)
     adapted = await engines.load("llama", tiny, adapters=(str(adapter),))
     both = await engines.load("llama", tiny, adapters=(str(adapter), str(other)))
@@ -173,9 +158,9 @@ async def test_an_adapter_that_does_not_fit_fails_the_load_by_its_name(
 ) -> None:
     path = tmp_path / "adapter.gguf"
     if fault == "other width":
-        write_adapter(path, width=32)
+        write_tiny_adapter(path, width=32)
     elif fault == "other architecture":
-        write_adapter(path, architecture="qwen2")
+        write_tiny_adapter(path, architecture="qwen2")
     elif fault == "no adapter":
         path.write_bytes(b"GGUF nonsense")
     with pytest.raises(ModelLoadFailed) as failed:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from engine_bench import Engine, Engines
 
-from shared.errors import ModelLoadFailed, UnsupportedFeature
+from shared.errors import UnsupportedFeature
 from shared.protocol.api import Sampling
 from tiny_gguf import write_tiny_gguf
 
@@ -86,6 +86,6 @@ async def test_cache_types_and_flash_attention_are_used_as_asked(
     assert await said(engine, temperature=0.0)
 
 
-async def test_a_cache_type_that_is_none_is_a_failed_load(engines: Engines, tiny: Path) -> None:
-    with pytest.raises(ModelLoadFailed, match="kv_type"):
+async def test_a_cache_type_that_is_none_is_refused_with_those_that_are(engines: Engines, tiny: Path) -> None:
+    with pytest.raises(UnsupportedFeature, match="f16, bf16, q8_0"):
         await engines.load("llama", tiny, kv_type="q9_9")

@@ -17,7 +17,7 @@ from shared.paths import DataRoot
 from shared.protocol import api
 from shared.settings import Settings
 from slot_inside import inside
-from tiny_gguf import write_tiny_gguf
+from tiny_gguf import write_tiny_adapter
 from waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.anyio, pytest.mark.timeout(120)]
@@ -177,7 +177,7 @@ async def test_what_was_planned_is_what_a_real_model_takes(
 
 
 async def test_an_adapter_counts_and_one_that_is_not_there_is_named(models: DataRoot) -> None:
-    adapter = write_tiny_gguf(models.path / "adapter.gguf", name="adapter")
+    adapter = write_tiny_adapter(models.path / "adapter.gguf")
     async with Modeld(models, "llama") as modeld, modeld.client() as client:
 
         async def plan(*adapters: str) -> api.ModelInfo:
@@ -192,6 +192,8 @@ async def test_an_adapter_counts_and_one_that_is_not_there_is_named(models: Data
         assert any("/not/there.gguf" in warning for warning in missing.warnings)
         with pytest.raises(UnsupportedFeature):
             await client.load("a", config=api.LoadConfig(adapters=["/not/there.gguf"]))
+        with pytest.raises(UnsupportedFeature, match="give the whole path"):
+            await client.load("a", config=api.LoadConfig(adapters=["adapter.gguf"]))
         assert (await client.status()).state == "Empty"
 
 

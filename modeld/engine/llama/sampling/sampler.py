@@ -15,6 +15,8 @@ from shared.errors import UnsupportedFeature
 
 #: How far back repetition is looked for, in tokens (llama.cpp's default).
 PENALTY_TOKENS = 64
+#: The one above it means "draw a seed" to llama.cpp.
+_MOST_SEED = 0xFFFFFFFE
 
 
 class SamplerChain:
@@ -49,6 +51,9 @@ class SamplerChain:
     def _build(self, vocabulary: Vocabulary, options: DecodeOptions) -> None:
         api, add = self._api, self._add
         if options.logit_bias:
+            for token, _ in options.logit_bias:
+                if not 0 <= token < vocabulary.size:
+                    raise UnsupportedFeature(feature=f"logit_bias for token {token} (0 to {vocabulary.size - 1})")
             biases = (api.llama_logit_bias * len(options.logit_bias))(
                 *(api.llama_logit_bias(token, bias) for token, bias in options.logit_bias)
             )
@@ -66,7 +71,7 @@ class SamplerChain:
         if options.min_p > 0.0:
             add(api.llama_sampler_init_min_p(options.min_p, 1))
         add(api.llama_sampler_init_temp(options.temperature))
-        seed = secrets.randbits(32) if options.seed is None else options.seed & 0xFFFFFFFF
+        seed = secrets.randbits(32) if options.seed is None else min(options.seed & 0xFFFFFFFF, _MOST_SEED)
         add(api.llama_sampler_init_dist(seed))
 
     def _add(self, sampler: Any) -> None:
