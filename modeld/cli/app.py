@@ -128,13 +128,26 @@ def _model_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     configure.add_argument("model", help=NAMED)
     _config(configure)
     pull = add("pull", "fetch a model: starter, hf:owner/repo[:pattern], a URL or a file", "pull", reads=True)
-    pull.add_argument("source")
+    pull.add_argument("source", nargs="?")
     pull.add_argument("--name", help="save the file under this name")
-    pull.add_argument("--digest", metavar="SHA256", help="expected SHA-256; fail if the file differs")
+    pull.add_argument("--digest", metavar="SHA256", type=_sha256, help="expected SHA-256; fail if the file differs")
+    pull.add_argument("--partial", action="store_true", help="list unfinished downloads")
+    pull.add_argument("--clean", action="store_true", help="remove unfinished downloads")
+    pull.add_argument("--cancel", action="store_true", help="end the daemon's download of SOURCE, or all of them")
     parked = add("parked", "conversations kept on disk", "parked", reads=True)
     parked.add_argument("--clear", action="store_true", help="delete them all")
     remove = add("rm", "remove a model that modeld fetched", "rm", reads=True)
     remove.add_argument("model", help="its whole name")
+
+
+def _sha256(text: str) -> str:
+    """A checksum in any usual spelling; what argparse says where it is none."""
+    from shared.fetch.source import sha256_of
+
+    try:
+        return sha256_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _number(kind: type[int | float], least: int) -> Callable[[str], float]:

@@ -12,6 +12,7 @@ import msgspec
 from shared.diagnosis.threads import in_thread
 from shared.errors import ModeldError
 from shared.protocol import api
+from shared.text.secret import shown_address
 
 if TYPE_CHECKING:
     from modeld.slot.driver import Slot
@@ -22,11 +23,20 @@ if TYPE_CHECKING:
 OnProgress = Callable[[api.JobProgress], None]
 
 
+#: Source, name and checksum: who asks for something else of one source is not told that it is done.
+_Key = tuple[str, str | None, str | None]
+
+
+def _key(params: api.PullParams) -> _Key:
+    return params.source, params.name, params.digest
+
+
 class _Pull:
     def __init__(self) -> None:
         self.outcome: asyncio.Future[api.PullResult] = asyncio.get_running_loop().create_future()
         self.listeners: list[OnProgress] = []
         self.last: api.JobProgress | None = None
+        self.cancelled = threading.Event()
 
 
 class Jobs:
@@ -39,14 +49,15 @@ class Jobs:
         self._library = library
         self._slot = slot
         self._spawn = spawn
-        self._pulls: dict[str, _Pull] = {}
+        self._pulls: dict[_Key, _Pull] = {}
         self._ending = threading.Event()
 
     async def pull(self, params: api.PullParams, holder: str, progress: OnProgress) -> api.PullResult:
-        """Join the pull of this source or begin it. Raises DownloadError, DiskFull, RootUnusable."""
-        job = self._pulls.get(params.source)
+        """Join the pull of this source, name and checksum or begin it. Raises DownloadError, DiskFull, RootUnusable."""
+        key = _key(params)
+        job = self._pulls.get(key)
         if job is None:
-            job = self._pulls[params.source] = _Pull()
+            job = self._pulls[key] = _Pull()
             self._spawn(self._run(job, params, holder))
         elif job.last is not None:
             progress(job.last)
@@ -71,7 +82,7 @@ class Jobs:
                 params.source,
                 self._root,
                 progress=on_progress,
-                cancelled=self._ending.is_set,
+                cancelled=lambda: self._ending.is_set() or job.cancelled.is_set(),
                 digest=params.digest,
                 name=params.name,
             )
@@ -86,7 +97,7 @@ class Jobs:
             job.outcome.set_result(msgspec.structs.replace(result, name=name or result.name))
         finally:
             lease.end()
-            self._pulls.pop(params.source, None)
+            self._pulls.pop(_key(params), None)
             if not job.outcome.done():
                 job.outcome.cancel()
 
@@ -95,6 +106,13 @@ class Jobs:
         job.last = api.JobProgress(done=done, total=total, label=stage)
         for listener in list(job.listeners):
             listener(job.last)
+
+    def cancel(self, source: str) -> list[str]:
+        """End the pulls of this source, or all for ""; their sources. Whoever waits for one gets DownloadFailed."""
+        ended = [(key[0], job) for key, job in self._pulls.items() if source in ("", key[0])]
+        for _, job in ended:
+            job.cancelled.set()
+        return [shown_address(name) for name, _ in ended]
 
     async def remove(self, name: str) -> api.RemoveResult:
         """Raises ModelNotFound, ModelInUse, UnsupportedFeature, RootUnusable."""

@@ -1,7 +1,6 @@
 """One file over HTTP into a temporary file beside its place: resumed, checked, and only then renamed.
 
-The standard library does it (urllib): the base install brings no HTTP client, and a download needs
-none of what the bigger ones offer. Temporary names begin with a dot and end with `.part`, which no scan
+Temporary names begin with a dot and end with `.part`, which no scan
 takes for a model, so that a pull killed at any byte is never listed.
 """
 
@@ -11,34 +10,32 @@ import contextlib
 import errno
 import http.client
 import os
+import re
 import shutil
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
 from shared.catalog.fingerprint import checksum
 from shared.errors import DigestMismatch, DiskFull, DownloadFailed
+from shared.fetch.net import RangeRefused, Retry, Wanted, hang_up, open_response, words
 from shared.system import private
+from shared.system.foreign import Foreign
 from shared.text.nesting import decode_json
-from shared.text.secret import Cleaner, Secret, address_secrets, proxy_secrets
-from shared.version import __version__
 
 CHUNK = 256 * 1024
-TIMEOUT = 30.0
 TRIES = 5
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 60.0
 DISK_MARGIN = 64 * 1024 * 1024
-#: Of an address, what is sent as it stands; a blank or a letter outside ASCII is percent-encoded.
-_ADDRESS_SAFE = "%/:=&?~#+!$,;'@()*[]"
-#: Characters of another's words that a reason takes.
-_REASON_SHOWN = 300
-_TEMPORARY = frozenset({408, 425, 429, 500, 502, 503, 504})
+MAX_DOCUMENT = 16 * 1024 * 1024
+#: A file that is another one at each attempt is given up.
+CHANGES = 3
+_RANGE = re.compile(r"bytes (?P<start>\d{1,18})-\d{1,18}/(?P<total>\d{1,18}|\*)")
+_NEXT = re.compile(r'<([^<>]+)>\s*;[^,<]*\brel="?next"?')
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -65,27 +62,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
             raise DownloadFailed(source=source, reason="cancelled", resumable=True)
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What to fetch. `sha256` and `size` are checked when given; `authorization` goes to this host only."""
-
-    url: str
-    sha256: str = ""
-    size: int = 0
-    authorization: Secret | None = None
-
-    @property
-    def clean(self) -> Cleaner:
-        """For every text of this transfer that is shown or stored."""
-        known = [*address_secrets(self.url), *proxy_secrets(os.environ)]
-        return Cleaner(known if self.authorization is None else known + self.authorization.known())
-
-    @property
-    def source(self) -> str:
-        """The address as it may be shown and stored."""
-        return self.clean(self.url)
-
-
-class _Mark(msgspec.Struct, kw_only=True):
+class Mark(msgspec.Struct, kw_only=True):
     """Beside the partial file: what it is a part of. `validator` is an ETag or a date for If-Range.
 
     `url` is the address as it may be stored: one that was signed again is still the same file.
@@ -104,20 +81,15 @@ def part_path(target: Path) -> Path:
 def download(wanted: Wanted, target: Path, job: Job) -> str:
     """Fetch into `part_path(target)` and check it; the SHA-256 in hex. The caller renames.
 
-    Raises DownloadFailed, DigestMismatch, DiskFull.
+    What could not be resumed is not kept. Raises DownloadFailed, DigestMismatch, DiskFull.
     """
-    part, tries, source = part_path(target), 0, wanted.source
-    while True:
-        before = _size(part)
-        job.check(source)
-        try:
-            total = _transfer(wanted, part, job)
-            break
-        except _Retry as retry:
-            tries = 1 if _size(part) > before else tries + 1
-            if tries >= TRIES:
-                raise DownloadFailed(source=source, reason=retry.reason, resumable=True) from retry
-            job.pause(min(LONGEST_PAUSE, max(retry.after, FIRST_PAUSE * 2**tries)))
+    part, source = part_path(target), wanted.source
+    try:
+        total = _persist(wanted, part, job)
+    except BaseException:
+        if _is_lost(source, part):
+            discard(part)
+        raise
     size = _size(part)
     if wanted.size and size != wanted.size:
         discard(part)
@@ -125,6 +97,23 @@ def download(wanted: Wanted, target: Path, job: Job) -> str:
         raise DownloadFailed(source=source, reason=reason, resumable=False)
     job.progress(Progress("verifying", total, total))
     return verify(part, wanted.sha256, source, job)
+
+
+def _persist(wanted: Wanted, part: Path, job: Job) -> int:
+    """Try until the file is whole; its length. Each attempt that gets on is a new beginning, a changed file is not."""
+    tries = changes = 0
+    while True:
+        before = _size(part)
+        job.check(wanted.source)
+        try:
+            with contextlib.closing(Foreign()) as calls:
+                return _transfer(wanted, part, job, calls)
+        except Retry as retry:
+            changes += isinstance(retry, _Changed)
+            tries = 1 if _size(part) > before else tries + 1
+            if tries >= TRIES or changes >= CHANGES:
+                raise DownloadFailed(source=wanted.source, reason=retry.reason, resumable=changes < CHANGES) from retry
+            job.pause(min(LONGEST_PAUSE, max(retry.after, FIRST_PAUSE * 2**tries)))
 
 
 def verify(part: Path, expected: str, source: str, job: Job) -> str:
@@ -161,63 +150,104 @@ def write_or_full(stream: Any, data: bytes, path: Path, still: int) -> None:
         raise
 
 
-def get_json(wanted: Wanted, job: Job) -> bytes:
-    """A small document (16 MiB at most). Raises DownloadFailed."""
+def get_json(wanted: Wanted, job: Job) -> tuple[bytes, str]:
+    """(a small document of 16 MiB at most, the address of its next page or ""). Raises DownloadFailed."""
     tries, source = 0, wanted.source
     while True:
         job.check(source)
         try:
-            with _open(wanted, {}) as response:
-                data: bytes = response.read(16 * 1024 * 1024)
-                return data
-        except _Retry as retry:
+            with contextlib.closing(Foreign()) as calls:
+                return calls.attended(lambda: _document(wanted), lambda: job.check(source), lambda _: None)
+        except Retry as retry:
             tries += 1
             if tries >= TRIES:
                 raise DownloadFailed(source=source, reason=retry.reason, resumable=True) from retry
             job.pause(min(LONGEST_PAUSE, max(retry.after, FIRST_PAUSE * 2**tries)))
         except (http.client.HTTPException, OSError) as error:
-            raise DownloadFailed(source=source, reason=_words(error, wanted.clean), resumable=True) from error
+            raise DownloadFailed(source=source, reason=words(error, wanted), resumable=True) from error
+
+
+def _document(wanted: Wanted) -> tuple[bytes, str]:
+    with open_response(wanted, {}) as response:
+        data: bytes = response.read(MAX_DOCUMENT)
+        return data, _next_page(wanted.url, response.headers.get("Link") or "")
+
+
+def _next_page(url: str, link: str) -> str:
+    """Where a `Link` header (RFC 8288) says that it goes on, on the same server only."""
+    found = _NEXT.search(link)
+    following = urljoin(url, found[1]) if found else ""
+    here, there = urlsplit(url), urlsplit(following)
+    return following if (here.scheme, here.netloc) == (there.scheme, there.netloc) else ""
 
 
 # --- one attempt --------------------------------------------------------------------------------
 
 
-class _Retry(Exception):
-    """Worth another attempt after `after` seconds."""
-
-    def __init__(self, reason: str, after: float = 0.0) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.after = after
-
-
-def _transfer(wanted: Wanted, part: Path, job: Job) -> int:
-    """Bring the partial file to its full length; the length."""
+def _transfer(wanted: Wanted, part: Path, job: Job, calls: Foreign) -> int:
+    """Bring the partial file to its full length; the length. A server that is silent does not hold up a cancel."""
     source = wanted.source
     have, mark = _resumable(source, part)
     ranged = {"Range": f"bytes={have}-", "If-Range": mark.validator} if have else {}
     try:
-        response = _open(wanted, ranged)
-    except _RangeRefused:
+        response = calls.attended(
+            lambda: open_response(wanted, ranged), lambda: job.check(source), lambda late: late.close()
+        )
+    except RangeRefused:
         discard(part)
-        raise _Retry("the server refused to resume") from None
+        raise Retry("the server refused to resume") from None
     with response:
-        start = have if response.status == 206 and _starts_at(response, have) else 0
-        if response.status == 206 and start != have:
-            discard(part)
-            raise _Retry("the server sent another range than asked for")
-        total = start + int(response.headers.get("Content-Length") or 0)
-        if total == start:
-            total = wanted.size
+        start = have if response.status == 206 else 0
+        if response.status == 206:
+            reason = _other_file(response, have, mark)
+            if reason:
+                discard(part)
+                raise _Changed(reason)
+        total = _total(response, start) or wanted.size
         require_space(part.parent, total - start)
-        validator = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
-        mark = _Mark(url=source, validator="" if validator.startswith("W/") else validator, total=total)
+        mark = Mark(url=source, validator=_validator(response), total=total)
         private.write(_mark_path(part), msgspec.json.encode(mark))
-        _copy(response, part, start, total, job=job, wanted=wanted)
+        try:
+            _copy(response, part, start, total, job=job, wanted=wanted, calls=calls)
+        except BaseException:
+            hang_up(response)
+            raise
     return total
 
 
-def _copy(response: Any, part: Path, start: int, total: int, *, job: Job, wanted: Wanted) -> None:
+class _Changed(Retry):
+    """What the server goes on with is another file than the one that was begun."""
+
+
+def _other_file(response: Any, have: int, mark: Mark) -> str:
+    """Why this rest does not belong behind the `have` bytes that are here, or "": a server may ignore If-Range."""
+    stated = _RANGE.fullmatch((response.headers.get("Content-Range") or "").strip())
+    if stated is None or int(stated["start"]) != have:
+        return "the server sent another range than asked for"
+    validator = _validator(response)
+    if validator and validator != mark.validator:
+        return "the file changed on the server"
+    if mark.total and stated["total"] not in ("*", str(mark.total)):
+        return "the file on the server has another length now"
+    return ""
+
+
+def _total(response: Any, start: int) -> int:
+    """The whole length as the server says it, 0 where it does not."""
+    length = response.headers.get("Content-Length") or ""
+    if length.isdigit() and int(length):
+        return start + int(length)
+    stated = _RANGE.fullmatch((response.headers.get("Content-Range") or "").strip())
+    return int(stated["total"]) if stated is not None and stated["total"] != "*" else 0
+
+
+def _validator(response: Any) -> str:
+    """By what a later request knows the file: its ETag (a weak one says nothing of bytes), else its date."""
+    etag: str = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
+    return "" if etag.startswith("W/") else etag
+
+
+def _copy(response: Any, part: Path, start: int, total: int, *, job: Job, wanted: Wanted, calls: Foreign) -> None:
     done, source = start, wanted.source
     with open(part, "r+b" if start else "wb", buffering=0, opener=private.opener) as stream:
         stream.seek(start)
@@ -226,9 +256,9 @@ def _copy(response: Any, part: Path, start: int, total: int, *, job: Job, wanted
         while True:
             job.check(source)
             try:
-                chunk = response.read(CHUNK)
+                chunk = calls.attended(lambda: response.read(CHUNK), lambda: job.check(source), lambda _: None)
             except (http.client.HTTPException, OSError) as error:
-                raise _Retry(_words(error, wanted.clean)) from error
+                raise Retry(words(error, wanted)) from error
             if not chunk:
                 break
             write_or_full(stream, chunk, part, total - done)
@@ -236,114 +266,30 @@ def _copy(response: Any, part: Path, start: int, total: int, *, job: Job, wanted
             job.progress(Progress("downloading", done, max(total, done)))
         os.fsync(stream.fileno())
     if total and done < total:
-        raise _Retry(f"the connection ended after {done} of {total} bytes")
+        raise Retry(f"the connection ended after {done} of {total} bytes")
 
 
-def _resumable(url: str, part: Path) -> tuple[int, _Mark]:
-    """How many bytes of the partial file can be kept, and its mark."""
+def mark_of(part: Path) -> Mark | None:
+    """What is known of a partial file; None where that is nothing."""
     try:
-        mark = decode_json(_mark_path(part).read_bytes(), _Mark)
+        return decode_json(_mark_path(part).read_bytes(), Mark)
     except (OSError, msgspec.MsgspecError):
-        return 0, _Mark(url=url)  # nothing known of the part: from the start
-    if mark.url != url or not mark.validator:
-        return 0, mark
+        return None
+
+
+def _resumable(url: str, part: Path) -> tuple[int, Mark]:
+    """How many bytes of the partial file can be kept, and its mark."""
+    mark = mark_of(part)
+    if mark is None or mark.url != url or not mark.validator:
+        return 0, mark or Mark(url=url)
     have = _size(part)
     return (have if not mark.total or have < mark.total else max(0, mark.total - 1)), mark
 
 
-def _starts_at(response: Any, have: int) -> bool:
-    content_range = response.headers.get("Content-Range") or ""
-    return bool(content_range.startswith(f"bytes {have}-"))
-
-
-class _RangeRefused(Exception):
-    """416: what we have is no part of what is there now."""
-
-
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects, but never from https to http nor to a password, and takes secrets to no other host."""
-
-    def __init__(self, wanted: Wanted) -> None:
-        self._wanted = wanted
-
-    def redirect_request(
-        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
-    ) -> urllib.request.Request | None:
-        old, new = urlsplit(req.full_url), urlsplit(newurl)
-        usable = new.scheme in ("http", "https") and "@" not in new.netloc and new.port != 0
-        if not usable or (old.scheme == "https" and new.scheme != "https"):
-            fp.close()
-            raise self._refused(newurl)
-        follow = super().redirect_request(req, fp, code, msg, headers, newurl)
-        if follow is not None and (old.scheme, old.netloc) != (new.scheme, new.netloc):
-            follow.remove_header("Authorization")
-        return follow
-
-    def http_error_302(self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any) -> Any:
-        """One redirect, of any kind. Raises DownloadFailed for a target that is no address."""
-        try:
-            return super().http_error_302(req, fp, code, msg, headers)
-        except ValueError:
-            fp.close()
-            raise self._refused(headers.get("Location") or "nowhere") from None
-
-    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
-
-    def _refused(self, target: str) -> DownloadFailed:
-        shown = self._wanted.clean(target.partition("?")[0])[:_REASON_SHOWN]
-        return DownloadFailed(source=self._wanted.source, reason=f"refused a redirect to {shown}", resumable=False)
-
-
-def _open(wanted: Wanted, ranged: Mapping[str, str]) -> Any:
-    """The response. Raises DownloadFailed, _Retry, _RangeRefused."""
-    headers = {"User-Agent": f"modeld/{__version__}", "Accept-Encoding": "identity", **ranged}
-    if wanted.authorization is not None:
-        headers["Authorization"] = wanted.authorization.reveal()
-    clean = wanted.clean
-    try:
-        request = urllib.request.Request(quote(wanted.url, safe=_ADDRESS_SAFE), headers=headers)  # noqa: S310 - http(s)
-        opener = urllib.request.build_opener(_Redirects(wanted))
-        return opener.open(request, timeout=TIMEOUT)
-    except urllib.error.HTTPError as error:
-        with error:
-            if error.code == 416 and ranged:
-                raise _RangeRefused from error
-            if error.code in _TEMPORARY:
-                raise _Retry(_status_words(error.code), _retry_after(error)) from error
-            reason = _status_words(error.code)
-            raise DownloadFailed(source=wanted.source, reason=reason, resumable=False) from error
-    except (urllib.error.URLError, OSError) as error:
-        raise _Retry(_words(error, clean)) from error
-    except http.client.InvalidURL as error:
-        raise DownloadFailed(source=wanted.source, reason=_words(error, clean), resumable=False) from error
-    except http.client.HTTPException as error:
-        raise _Retry(_words(error, clean)) from error
-    except ValueError as error:  # an address that no request can carry; the text quotes it
-        raise DownloadFailed(source=wanted.source, reason="its address cannot be used", resumable=False) from error
-
-
-def _status_words(code: int) -> str:
-    known = {
-        401: "it needs a login (401); set HF_TOKEN for Hugging Face",
-        403: "access was refused (403); accept the model's licence on its page and set HF_TOKEN",
-        404: "there is no such file (404)",
-        410: "the file is gone (410)",
-        429: "too many requests (429); try again later",
-        503: "the server is overloaded (503); try again later",
-    }
-    if 300 <= code < 400:
-        return f"its redirect could not be followed ({code})"
-    return known.get(code, f"the server answered {code} {http.client.responses.get(code, '')}".rstrip())
-
-
-def _retry_after(error: urllib.error.HTTPError) -> float:
-    value = error.headers.get("Retry-After") or ""
-    return float(value) if value.isdigit() else 0.0
-
-
-def _words(error: BaseException, clean: Cleaner) -> str:
-    reason = getattr(error, "reason", None) or error
-    return clean(str(getattr(reason, "strerror", None) or reason or type(error).__name__))[:_REASON_SHOWN]
+def _is_lost(url: str, part: Path) -> bool:
+    """Whether nothing can go on with this part: it only fills the disk."""
+    mark = mark_of(part)
+    return mark is None or (mark.url == url and not mark.validator)
 
 
 def _mark_path(part: Path) -> Path:

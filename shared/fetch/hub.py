@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -14,10 +16,15 @@ import msgspec
 from shared.catalog import names
 from shared.catalog.scan import IR_LANGUAGE, IR_MODEL
 from shared.errors import DownloadFailed, SettingInvalid
-from shared.fetch.download import Job, Wanted, get_json
+from shared.fetch.download import Job, get_json
+from shared.fetch.net import Wanted
+from shared.system.foreign import ask
 from shared.text.nesting import decode_json
 from shared.text.secret import Cleaner, Secret, SecretUnusable, bearer, read_secret, shown_address, split_address
 
+#: A listing of more pages than this is refused: a page has a thousand files.
+MAX_PAGES = 100
+MAX_LOGIN = 64 * 1024
 ENDPOINT = "https://huggingface.co"
 #: What a repository without a pattern means, best first: small, good, and served by both engines' rules.
 PREFERRED = ("q4_k_m", "q4_0", "q4_1", "q5_k_m", "q8_0", "f16")
@@ -26,11 +33,12 @@ _SOURCE = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?(
 
 
 class HubFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of the repository; `sha256` is known for files in large-file storage."""
+    """A file of the repository; `sha256` is known for files in large-file storage, `oid` is Git's for any file."""
 
     path: str
     size: int
     sha256: str = ""
+    oid: str = ""
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +49,8 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
     files: list[tuple[str, Wanted]]
     folder: str = ""
+    repository: str = ""
+    mark: str = ""
     projector: Wanted | None = None
 
 
@@ -58,16 +68,7 @@ def resolve(source: str, environ: Mapping[str, str], job: Job) -> Choice:
     repo, revision, pattern = parse(source)
     base, authorization = _endpoint(environ)
     tree = f"{base}/api/models/{repo}/tree/{quote(revision, safe='')}?recursive=true"
-    asked = Wanted(url=tree, authorization=authorization)
-    listing = get_json(asked, job)
-    clean = asked.clean
-    try:
-        files = [_file(item, clean) for item in decode_json(listing, list[dict[str, Any]])]
-    except msgspec.MsgspecError as error:
-        raise DownloadFailed(
-            source=source, reason=f"the listing cannot be read: {clean(str(error))}", resumable=False
-        ) from error
-    known = [file for file in files if file is not None]
+    known = _listing(source, Wanted(url=tree, authorization=authorization), job)
     chosen, folder = choose(source, known, pattern, repo)
     beside = None if folder else projector_of(known, chosen[0])
 
@@ -78,8 +79,43 @@ def resolve(source: str, environ: Mapping[str, str], job: Job) -> Choice:
     return Choice(
         files=[(os.path.basename(file.path), wanted(file)) for file in chosen],
         folder=folder,
+        repository=repo,
+        mark=_mark(chosen),
         projector=None if beside is None else wanted(beside),
     )
+
+
+def _listing(source: str, asked: Wanted, job: Job) -> list[HubFile]:
+    """Every file of the repository: a big one is listed in pages. Raises DownloadFailed."""
+    found: list[HubFile] = []
+    for _ in range(MAX_PAGES):
+        try:
+            listing, following = _page(asked, job)
+            items = decode_json(listing, list[dict[str, Any]])
+        except msgspec.MsgspecError as error:
+            reason = f"the listing cannot be read: {asked.clean(str(error))}"
+            raise DownloadFailed(source=source, reason=reason, resumable=False) from error
+        found += [file for item in items if (file := _file(item, asked.clean)) is not None]
+        if not following:
+            return found
+        asked = msgspec.structs.replace(asked, url=following)
+    raise DownloadFailed(source=source, reason=f"its listing has more than {MAX_PAGES} pages", resumable=False)
+
+
+def _page(asked: Wanted, job: Job) -> tuple[bytes, str]:
+    """The hub answers alike for what is not there and for what is not shown. Raises DownloadFailed."""
+    try:
+        return get_json(asked, job)
+    except DownloadFailed as error:
+        if not error.reason.endswith(("(401); for Hugging Face set HF_TOKEN, or `hf auth login`", "(404)")):
+            raise
+        reason = "there is no such repository or revision, or it needs a login (`hf auth login`, or HF_TOKEN)"
+        raise DownloadFailed(source=asked.source, reason=reason, resumable=False) from error
+
+
+def _mark(files: Sequence[HubFile]) -> str:
+    listed = "\n".join(f"{file.path} {file.size} {file.sha256 or file.oid}" for file in files)
+    return hashlib.sha256(listed.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def projector_of(files: list[HubFile], model: HubFile) -> HubFile | None:
@@ -149,8 +185,13 @@ def _file(item: dict[str, Any], clean: Cleaner) -> HubFile | None:
     lfs = item.get("lfs")
     large = lfs if isinstance(lfs, dict) else {}
     size = large.get("size", item.get("size"))
-    oid = clean.value(large.get("oid"))
-    return HubFile(path=path, size=size if isinstance(size, int) else 0, sha256=oid if isinstance(oid, str) else "")
+    sha256, oid = clean.value(large.get("oid")), clean.value(item.get("oid"))
+    return HubFile(
+        path=path,
+        size=size if isinstance(size, int) else 0,
+        sha256=sha256 if isinstance(sha256, str) else "",
+        oid=oid if isinstance(oid, str) else "",
+    )
 
 
 def _endpoint(environ: Mapping[str, str]) -> tuple[str, Secret | None]:
@@ -166,6 +207,40 @@ def _endpoint(environ: Mapping[str, str]) -> tuple[str, Secret | None]:
             token = read_secret(environ.get(name, ""), f"the environment variable {name}")
             if token is not None:
                 return base, bearer(token)
+        name = "HF_TOKEN_PATH"
+        token = None if authorization is not None else _login(environ)
     except SecretUnusable as error:
         raise SettingInvalid(name=name, source="the environment", reason=str(error)) from None
-    return base, authorization
+    return base, authorization if token is None else bearer(token)
+
+
+def _login(environ: Mapping[str, str]) -> Secret | None:
+    """What `hf auth login` left, unless it is not to be used unasked (HF_HUB_DISABLE_IMPLICIT_TOKEN).
+
+    Raises SecretUnusable.
+    """
+    path = login_file(environ)
+    if path is None or environ.get("HF_HUB_DISABLE_IMPLICIT_TOKEN", "").strip().lower() in ("1", "true", "yes", "on"):
+        return None
+    try:
+        text = ask(path, lambda: _text(path))
+    except OSError:
+        return None  # nobody logged in here
+    return read_secret(text, f"the login file {path}")
+
+
+def _text(path: Path) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read(MAX_LOGIN)
+
+
+def login_file(environ: Mapping[str, str]) -> Path | None:
+    """Where the hub's own command keeps its login; None where nobody is at home. Pure."""
+    if environ.get("HF_TOKEN_PATH"):
+        return Path(environ["HF_TOKEN_PATH"]).expanduser()
+    if environ.get("HF_HOME"):
+        return Path(environ["HF_HOME"]).expanduser() / "token"
+    cache, home = environ.get("XDG_CACHE_HOME"), environ.get("HOME") or environ.get("USERPROFILE")
+    if not cache and not home:
+        return None
+    return (Path(cache).expanduser() if cache else Path(str(home)) / ".cache") / "huggingface" / "token"

@@ -673,6 +673,36 @@ class PullParams(Fenced, kw_only=True):
     name: str | None = None
 
 
+class PullCancelParams(Fenced, kw_only=True):
+    """`library/pull_cancel`: the downloads of this source, or all of them where none is named."""
+
+    source: str = ""
+
+
+class PullCancelResult(Value, kw_only=True):
+    """The sources whose downloads end now; what they fetched is kept for the next pull."""
+
+    cancelled: list[str] = []
+
+
+class Partial(Value, kw_only=True):
+    """A download that did not end. `name`: of its file; sizes in bytes, `total_bytes` 0 where it is not known."""
+
+    name: str
+    size_bytes: int = 0
+    total_bytes: int = 0
+    source: str = ""
+    resumable: bool = False
+
+
+class PartialResult(Value, kw_only=True):
+    """Unfinished downloads that were removed, and those that are fetched right now and stay."""
+
+    removed: list[Partial] = []
+    busy: list[Partial] = []
+    freed_bytes: int = 0
+
+
 class PullResult(Value, kw_only=True):
     name: str
     path: str
@@ -729,6 +759,7 @@ METHODS: dict[str, tuple[type[Value], type[Value]]] = {
     "library/list": (LibraryParams, LibraryResult),
     "library/refresh": (LibraryParams, LibraryResult),
     "library/pull": (PullParams, PullResult),
+    "library/pull_cancel": (PullCancelParams, PullCancelResult),
     "library/remove": (RemoveParams, RemoveResult),
     "model/describe": (DescribeParams, ModelInfo),
     "model/load": (LoadParams, LoadResult),

@@ -1,4 +1,4 @@
-"""Looks at paths that are not ours: a folder that never answers costs its own call, and nobody waits for it.
+"""Calls that may never return: looks at paths that are not ours, and reads of the net. Nobody waits for them.
 
 What a person keeps models in may be a share whose server is away, a mount whose program was killed, a disk that sleeps.
 No call of the system takes a limit, so each is made by a thread that can be left behind: the caller goes on after
@@ -26,6 +26,8 @@ T = TypeVar("T")
 PATIENCE = 0.7
 #: What answers at all does so within this time; a folder that does not is late, or to blame.
 SOON = 0.2
+#: How often it is asked whether a call is still wanted.
+CHECK_EVERY = 0.1
 #: Links followed on the way to it.
 _MOST_LINKS = 8
 #: What the system says of a path that is simply not there.
@@ -48,6 +50,7 @@ class _Job(Generic[T]):
         self.moved = time.monotonic()
         self.result: T | None = None
         self.error: BaseException | None = None
+        self.late: Callable[[T], object] | None = None
 
     def run(self) -> None:
         try:
@@ -126,6 +129,24 @@ class Foreign:
         begun = [(path, self._begin(_bound(work, path))) for path in paths]
         return [Answer(self, path, job, job.wait(SOON)) for path, job in begun]
 
+    def attended(self, work: Callable[[], T], check: Callable[[], None], late: Callable[[T], object]) -> T:
+        """The result of `work`, which has a limit of its own, unless `check` raises: it is called all the time.
+
+        What `work` gives in spite of that is handed to `late`. Raises what either raises.
+        """
+        job = self._begin(work)
+        try:
+            while not job.done.wait(CHECK_EVERY):
+                check()
+        except BaseException:
+            with self._lock:
+                job.late = late
+                ended = job.done.is_set()
+            if ended:
+                _hand_over(job)
+            raise
+        return job.value()
+
     def close(self) -> None:
         """Let the threads that wait for work end."""
         with self._lock:
@@ -158,12 +179,15 @@ class Foreign:
     def _ended(self, thread: _Thread, job: _Job[Any]) -> None:
         with self._lock:
             job.done.set()
+            late = job.late is not None
             back = self._stuck.pop(job, None) is not None and not self._closed
             keep = not self._closed and not self._idle
             if keep:
                 self._idle.append(thread)
         if not keep:
             thread.jobs.put(None)
+        if late:
+            _hand_over(job)
         if back and self._returned is not None:
             self._returned()
 
@@ -231,6 +255,11 @@ def ask(path: str | PurePath, work: Callable[[], T]) -> T:
 def is_missing(error: OSError) -> bool:
     """Whether there is simply nothing at that path."""
     return error.errno in MISSING
+
+
+def _hand_over(job: _Job[T]) -> None:
+    if job.error is None and job.late is not None:
+        job.late(job.value())
 
 
 def _bound(work: Callable[[str], T], path: str) -> Callable[[], T]:

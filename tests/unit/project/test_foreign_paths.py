@@ -38,17 +38,21 @@ ALLOWED = {
         "again": "inside", "_is_folder": "inside", "_file": "inside", "_ir": "inside", "_is_link": "inside",
         "_listed": "inside", "_kind": "inside", "_beginning": "inside",
     },
-    "shared/fetch/download.py": {"_copy": "ours", "_resumable": "ours", "_size": "ours"},
+    "shared/fetch/download.py": {"_copy": "ours", "mark_of": "ours", "_size": "ours"},
+    "shared/fetch/hub.py": {"_text": "inside"},
     "shared/fetch/local.py": {"__init__": "inside", "_chunks": "inside", "fetch": "ours"},
+    "shared/fetch/partial.py": {"partials": "ours", "_bytes": "ours", "_remove": "ours"},
     "shared/fetch/pip_command.py": {"_bundled": "ours"},
     "shared/fetch/pull.py": {
-        "_store": "ours", "waiting": "ours", "_present": "ours", "_finish": "ours", "_folder": "ours",
+        "_store": "ours", "waiting": "ours", "_present": "ours", "_finish": "ours", "_folder": "ours", "_left": "ours",
+        "_exists": "inside",
     },
     "shared/fetch/pull_lock.py": {"exclusive": "ours", "_is_current": "ours"},
     "shared/fetch/remove.py": {"remove": "ours"},
     "shared/fetch/starter.py": {"_download": "ours", "extract": "ours", "_fetched": "ours", "_last_line": "ours"},
     "modeld/slot/planner.py": {"_sizes_of": "inside"},
     "modeld/slot/projectors.py": {"signature": "inside"},
+    "modeld/cli/commands/pull.py": {"_exists": "inside"},
     "modeld/cli/commands/library.py": {"_add": "inside"},
 }  # fmt: skip
 
