@@ -1,14 +1,15 @@
-"""The pass table of chat templates: `python bench/template_table.py FOLDER [OUT.md]`.
+"""The pass table of chat templates: `python -m bench.template_table [--report]`.
 
-FOLDER holds `*.jinja` files, for example `vendor/llama.cpp/models/templates` of llama-cpp-python's
-source distribution. Each template is rendered with our renderer; what it writes for an assistant's
-message is that model's own notation, and reading it back with our parser must give the message again:
-its words, its thoughts, and a tool call with nested arguments and awkward characters.
+The templates are those of llama-cpp-python's source distribution (`tests/vendored.py`). Each template is
+rendered with our renderer; what it writes for an assistant's message is that model's own notation, and
+reading it back with our parser must give the message again: its words, its thoughts, and a tool call with
+nested arguments and awkward characters.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,11 @@ from modeld.template.probe import probe
 from modeld.template.render import Template
 from shared.errors import TemplateFailed
 from shared.protocol.api import ReasoningDelta, TextDelta
+from vendored import templates
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "templates.md"
+#: What follows the table on that page.
+NEXT = "## Beside llama-server"
 
 USER = {"role": "user", "content": "hello there"}
 ARGUMENTS = {"city": 'Paris "é"\nx', "count": 3, "deep": {"a": [1, True, None]}}
@@ -53,6 +59,8 @@ ENDS = (
     "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|><|START_THINKING|><|END_THINKING|>",
     "<|eot_id|><|start_header_id|>assistant<|end_header_id|>",
 )
+#: A place for images, in any of the ways in which templates write one.
+_IMAGES = re.compile(r"image_url|['\"]image['\"]|<image|vision_start|image_pad|\[IMG\]")
 #: Why some do not pass.
 KNOWN = {
     "Apriel-1.6-15b-Thinker-fixed": "history lacks the opener that the prompt writes; an answer to a prompt is read",
@@ -62,15 +70,17 @@ KNOWN = {
 
 
 class Row(NamedTuple):
-    """One template: what it can express, and whether words, thoughts and calls came back."""
+    """One template: what it can express, whether words, thoughts and calls came back, what is brought into shape."""
 
     name: str
-    notation: str
+    family: str
     tools: str
+    thinking: str
+    vision: str
     words: str
     thoughts: str
     call: str
-    note: str = ""
+    shape: str = ""
 
 
 def row_of(path: Path) -> Row:
@@ -83,18 +93,25 @@ def row_of(path: Path) -> Row:
         thoughts = _read(template, thought)
         call = _read(template, {"role": "assistant", "content": "", "tool_calls": [CALL]})
     except TemplateFailed as error:
-        return Row(path.stem, "", "", "", "", "", error.data["message"])
+        return Row(path.stem, *[""] * 7, error.data["message"])
     calls = [(one.name, json.loads(one.arguments)) for one in call[2]]
     whole = calls == [("special_function", ARGUMENTS)] and not call[0].strip()
     return Row(
         name=path.stem,
-        notation=template.detected.output.tools,
+        family=template.detected.output.tools,
         tools="own" if template.shape.tools else "described",
+        thinking=_thinking(template),
+        vision="yes" if _IMAGES.search(template.source) else "no",
         words="yes" if words[0].strip() == "the plain answer" else "NO",
         thoughts=_thoughts(thoughts),
         call="yes" if whole else "NO",
-        note="; ".join([*warnings, *filter(None, [KNOWN.get(path.stem)])]),
+        shape="; ".join([*warnings, *filter(None, [KNOWN.get(path.stem)])]),
     )
+
+
+def _thinking(template: Template) -> str:
+    detected = template.detected
+    return "switched" if detected.thinking_switches else "always" if detected.thinking else "no"
 
 
 def _thoughts(got: tuple[str, str, Any, str]) -> str:
@@ -158,28 +175,39 @@ def table(rows: Sequence[Row]) -> str:
     lines = [
         "# Chat templates",
         "",
-        "What each template writes for an assistant's message, read back by our parser (`bench/template_table.py`).",
-        "`tools`: the template shows tools itself, or they are described in the system message. `not written`: the",
-        "template keeps no thoughts in history.",
+        "What each template writes for an assistant's message, read back by our parser",
+        "(`bench/template_table.py`). `tools`: the template shows tools itself, or they are described in the",
+        "system message. `thinking`: never, always, or by a switch. `vision`: it has a place for images. `not",
+        "written`: it keeps no thoughts in history. `shape`: what is done so that every conversation comes",
+        "out whole. Stopped tool loops, refused and several calls, text beside them, histories of other",
+        "models, system messages at any place and tool schemas of any legal shape",
+        "(`tests/template_conversations.py`) render with each of these templates, and a test asserts that no",
+        "word is lost.",
         "",
         f"{passed} of {len(rows)} pass.",
         "",
-        "| template | notation | tools | words | thoughts | call | note |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| template | family | tools | thinking | vision | words | thoughts | call | shape |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
         *("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |" for row in rows),
     ]
     return "\n".join(lines) + "\n"
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Print the table, or write it."""
-    text = table([row_of(path) for path in sorted(Path(arguments[0]).glob("*.jinja"))])
-    if len(arguments) > 1:
-        Path(arguments[1]).write_text(text, encoding="utf-8")
-    else:
+def rows() -> list[Row]:
+    """All of them."""
+    return [row_of(path) for path in sorted(templates().glob("*.jinja"))]
+
+
+def main() -> int:
+    """Print the table; `--report` writes it into the page, before what is compared there."""
+    text = table(rows())
+    if "--report" not in sys.argv:
         sys.stdout.write(text)
+        return 0
+    _, heading, rest = PAGE.read_text(encoding="utf-8").partition(NEXT)
+    PAGE.write_text(text + "\n" + heading + rest, encoding="utf-8")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -124,6 +124,7 @@ class Emitter:
 
     def begin_call(self, name: str, call_id: str = "") -> None:
         """A call whose name is known. White space before it is dropped."""
+        self.end_unfinished()
         self._enter(Generating)
         self._text = _Trimmed(lead=True)
         self._index += 1
@@ -143,7 +144,7 @@ class Emitter:
             self._delta(text)
 
     def end_call(self) -> bool:
-        """The call is complete if its arguments are a JSON object; else it never counts as a call."""
+        """The call is complete, and fails where its arguments cannot be read; False where none has begun."""
         if self._call is None:
             return False
         call_id, name = self._call
@@ -151,10 +152,16 @@ class Emitter:
             self.arguments("{}")
         arguments = "".join(self._arguments)
         self._call = None
-        if not is_object(arguments):
-            return False
-        self.calls.append(ToolCall(id=call_id, name=name, arguments=arguments))
+        fault = fault_of(arguments)
+        self.calls.append(ToolCall(id=call_id, name=name, arguments="{}" if fault else arguments, fault=fault))
         return True
+
+    def end_unfinished(self) -> None:
+        """The model went on, or ended, in the middle of a call: it fails. One that a limit cut is none."""
+        if self._call is not None:
+            call_id, name = self._call
+            self._call = None
+            self.calls.append(ToolCall(id=call_id, name=name, arguments="{}", fault="its arguments never end"))
 
     def _delta(self, text: str) -> None:
         if self._call is None:
@@ -172,14 +179,36 @@ class Emitter:
             self._events.append(mode())
 
 
+_TOO_DEEP = "its arguments nest too deeply"
+
+
 def is_object(text: str) -> bool:
     """Whether the text is one valid JSON object (RFC 8259: no NaN, no Infinity), of a depth that all can read."""
+    return not fault_of(text)
+
+
+def fault_of(text: str) -> str:
+    """Why a text cannot be the arguments of a call, or ""."""
     try:
         value = json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(value, dict) and not too_deep(value)
+    except RecursionError:
+        return _TOO_DEEP
+    except ValueError as error:
+        return f"its arguments cannot be read as JSON: {_reason(error)}"
+    if not isinstance(value, dict):
+        return "its arguments are not a JSON object"
+    return _TOO_DEEP if too_deep(value) else ""
+
+
+def _reason(error: ValueError) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at character {error.pos}"
+    return "NaN and Infinity are not JSON" if isinstance(error, _NoJson) else "a number has too many digits"
+
+
+class _NoJson(ValueError):
+    """A constant that Python reads and JSON does not have."""
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(constant)
+    raise _NoJson(constant)

@@ -96,6 +96,7 @@ class OutputParser:
         self._reader.end()
         self._advance()
         if not cut:
+            self._out.end_unfinished()
             self._out.answer_with_thoughts()
         self._out.end_text()
         return events + self._out.take(), self._out.calls

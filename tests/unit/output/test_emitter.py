@@ -146,13 +146,39 @@ def test_a_call_after_a_thought_says_that_the_answer_begins(out: Emitter) -> Non
     assert out.take() == [Thinking(), ReasoningDelta(text="so"), Generating(), delta("")]
 
 
-@pytest.mark.parametrize("arguments", ["[1]", '{"a": ', "{} {}", "null", '{"a": NaN}', "\n"])
-def test_what_is_no_object_never_counts_as_a_call(out: Emitter, arguments: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ("[1]", "not a JSON object"),
+        ("null", "not a JSON object"),
+        ('{"a": ', "cannot be read as JSON"),
+        ("{} {}", "cannot be read as JSON"),
+        ("\n", "cannot be read as JSON"),
+        ('{"a": NaN}', "NaN"),
+        (f'{{"a": {"9" * 5000}}}', "too many digits"),
+        ('{"a": ' * 101 + "1" + "}" * 101, "too deeply"),
+    ],
+)
+def test_a_call_whose_arguments_are_no_object_fails_and_says_why(out: Emitter, arguments: str, reason: str) -> None:
     out.begin_call("read")
     out.arguments(arguments)
-    assert not out.end_call()
-    assert out.calls == []
+    assert out.end_call()
+    (failed,) = out.calls
+    assert (failed.name, failed.arguments) == ("read", "{}")
+    assert reason in failed.fault
     assert not out.end_call(), "it is over"
+
+
+def test_a_call_that_the_model_left_unfinished_fails_unless_the_output_was_cut(out: Emitter) -> None:
+    out.begin_call("read")
+    out.arguments('{"a": ')
+    out.begin_call("write")
+    out.arguments('{"b": ')
+    assert [call.name for call in out.calls] == ["read"]
+    out.end_unfinished()
+    assert [(call.name, bool(call.fault)) for call in out.calls] == [("read", True), ("write", True)]
+    out.end_unfinished()
+    assert len(out.calls) == 2
 
 
 def test_what_belongs_to_no_call_is_nothing(out: Emitter) -> None:

@@ -36,7 +36,7 @@ def test_no_damaged_output_stops_a_parser_or_costs_more_than_its_length() -> Non
     [("gemma", "<|tool_call>call:read{path:[1}"), ("function_gemma", "<start_function_call>call:read{path:[1}")],
 )
 def test_an_array_closed_by_a_brace_ends_the_call(style: ToolStyle, output: str) -> None:
-    assert whole(OutputFormat(tools=style), output).calls == []
+    assert [call.fault != "" for call in whole(OutputFormat(tools=style), output).calls] == [True]
 
 
 @pytest.mark.parametrize("style", [*STYLES])
@@ -49,14 +49,16 @@ def test_an_output_that_nests_without_end_is_read_in_its_length(style: ToolStyle
 
 
 @pytest.mark.parametrize("order", ['{"name": "read", "arguments": %s}', '{"arguments": %s, "name": "read"}'])
-def test_arguments_that_nest_too_deeply_are_a_cut_call(order: str) -> None:
+def test_arguments_that_nest_too_deeply_are_a_failed_call(order: str) -> None:
     def calls(levels: int) -> list[str]:
         value = '{"path": ' + "[" * levels + "]" * levels + "}"
         output = f"<tool_call>{order % value}</tool_call>"
-        return [call.arguments for call in whole(OutputFormat(tools="hermes"), output).calls]
+        told = whole(OutputFormat(tools="hermes"), output)
+        assert told.text == ""
+        return [call.fault or call.arguments for call in told.calls]
 
-    assert calls(2000) == []
-    assert calls(DEEPEST) == []
+    assert calls(2000) == ["its arguments nest too deeply"]
+    assert calls(DEEPEST) == ["its arguments nest too deeply"]
     assert [type(json.loads(one)) for one in calls(DEEPEST - 1)] == [dict]
 
 

@@ -114,7 +114,18 @@ def test_arguments_stream_while_they_are_written() -> None:
 @pytest.mark.parametrize("rest", ["", '{"pa', '{"path": "x"', '{"path": "x"}', '{"path": x}}'])
 def test_cut_or_broken_json_is_no_call(rest: str) -> None:
     got = whole(TAGS, '<tool_call>{"name": "read", "arguments": ' + rest, cut=True)
-    assert [call.arguments for call in got.calls] == (['{"path": "x"}'] if rest == '{"path": "x"}' else [])
+    whole_ones = [call.arguments for call in got.calls if not call.fault]
+    assert whole_ones == (['{"path": "x"}'] if rest == '{"path": "x"}' else [])
+
+
+@pytest.mark.parametrize("value", ['{"path": NaN}', '{"path": ' + "9" * 4301 + "}", "[1, 2]", '"x"', '{"path": x}'])
+@pytest.mark.parametrize("order", ['{"name": "read", "arguments": %s}', '{"arguments": %s, "name": "read"}'])
+def test_a_call_that_cannot_be_read_is_a_failed_one_and_leaves_no_rest(value: str, order: str) -> None:
+    got = whole(TAGS, f"<tool_call>{order % value}</tool_call>Then.")
+    (call,) = got.calls
+    assert (call.name, call.arguments) == ("read", "{}")
+    assert call.fault
+    assert got.text in ("Then.", "")
 
 
 def test_a_thought_cut_by_the_limit_is_no_answer() -> None:

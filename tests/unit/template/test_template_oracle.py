@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from bench.compare import compare, differing
+from bench.template_table import NEXT, PAGE, rows, table
 
 pytestmark = [pytest.mark.integration, pytest.mark.model, pytest.mark.timeout(600)]
 HERE = Path(__file__).parent
@@ -31,3 +32,9 @@ def test_the_recorded_prompts_are_digests_only() -> None:
     length = len(hashlib.sha256().hexdigest()[:24])
     for record in golden.values():
         assert all(len(one) == length or one == "refused" for one in record.get("prompts", {}).values())
+
+
+def test_the_page_of_templates_says_what_is_found_now() -> None:
+    told, heading, _ = PAGE.read_text(encoding="utf-8").partition(NEXT)
+    assert heading
+    assert told.rstrip() == table(rows()).rstrip(), "repeat `python -m bench.template_table --report`"
