@@ -93,7 +93,7 @@ def row_of(path: Path) -> Row:
         thoughts = _read(template, thought)
         call = _read(template, {"role": "assistant", "content": "", "tool_calls": [CALL]})
     except TemplateFailed as error:
-        return Row(path.stem, *[""] * 7, error.data["message"])
+        return Row(path.stem, "", "", "", "", "", "", "", error.data["message"])
     calls = [(one.name, json.loads(one.arguments)) for one in call[2]]
     whole = calls == [("special_function", ARGUMENTS)] and not call[0].strip()
     return Row(
