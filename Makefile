@@ -10,7 +10,7 @@ export PROMPT
 FIND = python=$$(sh scripts/find-python.sh) &&
 RUN = $(FIND) "$$python"
 
-.PHONY: help chat test editor lint soak fuzz coverage mutants bench docs lock wheel clean
+.PHONY: help chat test editor lint soak sdks fuzz coverage mutants bench docs lock wheel clean
 
 # first, so that `make` alone prints it: each target with the text behind its ##
 help:
@@ -32,6 +32,10 @@ lint: ## style, imports and types alone
 # the full counts of the tests, with shortened leases; the result goes to docs/soak/
 soak: ## the full counts of the tests; writes pages under docs/soak/
 	@$(RUN) scripts/soak.py $(ARGS)
+
+# the official OpenAI SDKs, here and at llama.cpp's server; writes docs/sdks.md
+sdks: ## the OpenAI SDKs against acp-bridge http [ARGS="--ours"]
+	@$(RUN) scripts/prepare.py dev http llama && .venv/bin/python scripts/sdks.py $(ARGS)
 
 # property tests with many more examples
 fuzz: ## the property tests with many more examples

@@ -85,6 +85,10 @@ def _daemon_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     service = add("service", "have the system start modeld at login (optional)", "service", reads=True)
     service.add_argument("action", choices=("install", "remove", "status"))
     service.add_argument("--backend", choices=BACKEND_CHOICES)
+    service.add_argument("--http", action="store_true", help="the service of `acp-bridge http` instead of modeld's own")
+    service.add_argument(
+        "--port", type=int, metavar="N", help="with --http: its port on 127.0.0.1 (8199 when left out)"
+    )
     service.add_argument("--print", dest="print_only", action="store_true", help="print the file that would be written")
     add("version", "print the version", "version", reads=True)
     completion = add("completion", "print the shell completion script", "completion")

@@ -11,25 +11,57 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-LABEL = "org.modeld.modeld"
-UNIT = "modeld.service"
-TASK = "modeld"
+import msgspec
+
 #: A stop may drain a turn, close a worker and release: longer than that it is forced. Seconds.
 STOP_SECONDS = 45
 #: Between a crash and the next start. Seconds.
 RESTART_SECONDS = 2
 
 
-def systemd_unit(command: Sequence[str], environ: Mapping[str, str]) -> str:
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """What a manager starts, by its names there. `notifies`: it says itself when it listens. `after`: another of them
+    that is wanted first.
+    """
+
+    name: str
+    label: str
+    description: str
+    notifies: bool = False
+    after: str = ""
+
+    @property
+    def unit(self) -> str:
+        """Its name for systemd."""
+        return f"{self.name}.service"
+
+
+DAEMON = Program(
+    name="modeld",
+    label="org.modeld.modeld",
+    description="modeld: one local model server for all editors",
+    notifies=True,
+)
+HTTP = Program(
+    name="modeld-http",
+    label="org.modeld.http",
+    description="acp-bridge http: the local models for programs that speak the OpenAI protocol",
+    after=DAEMON.unit,
+)
+
+
+def systemd_unit(command: Sequence[str], environ: Mapping[str, str], program: Program = DAEMON) -> str:
     """A user unit. `Type=notify`: systemd counts it as started when its socket listens."""
+    first = [f"Wants={program.after}", f"After={program.after}"] if program.after else []
+    kind = ["Type=notify", "NotifyAccess=main"] if program.notifies else ["Type=exec"]
     lines = [
         "[Unit]",
-        "Description=modeld: one local model server for all editors",
+        f"Description={program.description}",
         "Documentation=man:modeld(1)",
+        *first,
         "",
         "[Service]",
-        "Type=notify",
-        "NotifyAccess=main",
+        *kind,
         f"ExecStart={' '.join(systemd_quoted(word) for word in command)}",
         *(f"Environment={systemd_quoted(f'{name}={value}')}" for name, value in environ.items()),
         "WorkingDirectory=/",
@@ -52,10 +84,11 @@ def systemd_quoted(word: str) -> str:
     return f'"{plain}"' if any(letter in plain for letter in " \t'\"\\;#") or not plain else plain
 
 
-def launchd_plist(command: Sequence[str], environ: Mapping[str, str], logs: Path) -> str:
+def launchd_plist(command: Sequence[str], environ: Mapping[str, str], logs: Path, program: Program = DAEMON) -> str:
     """A launchd agent."""
+    log = str(logs / ("start.log" if program is DAEMON else f"{program.name}.log"))
     content = {
-        "Label": LABEL,
+        "Label": program.label,
         "ProgramArguments": list(command),
         "EnvironmentVariables": dict(environ),
         "WorkingDirectory": "/",
@@ -65,19 +98,19 @@ def launchd_plist(command: Sequence[str], environ: Mapping[str, str], logs: Path
         "ExitTimeOut": STOP_SECONDS,
         "ProcessType": "Interactive",
         "Umask": 0o077,
-        "StandardOutPath": str(logs / "start.log"),
-        "StandardErrorPath": str(logs / "start.log"),
+        "StandardOutPath": log,
+        "StandardErrorPath": log,
     }
     return plistlib.dumps(content, sort_keys=False).decode("utf-8")
 
 
-def windows_task(command: Sequence[str], user: str) -> str:
+def windows_task(command: Sequence[str], user: str, program: Program = DAEMON) -> str:
     """A scheduled task of this user, at logon, with no window. Tasks have no environment of their own."""
-    program, arguments = command[0], " ".join(windows_quoted(word) for word in command[1:])
+    executable, arguments = command[0], " ".join(windows_quoted(word) for word in command[1:])
     return f"""<?xml version="1.0" encoding="UTF-16"?>
 <Task version="1.2" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">
   <RegistrationInfo>
-    <Description>modeld: one local model server for all editors</Description>
+    <Description>{escape(program.description)}</Description>
   </RegistrationInfo>
   <Triggers>
     <LogonTrigger>
@@ -105,7 +138,7 @@ def windows_task(command: Sequence[str], user: str) -> str:
   </Settings>
   <Actions Context="Author">
     <Exec>
-      <Command>{escape(program)}</Command>
+      <Command>{escape(executable)}</Command>
       <Arguments>{escape(arguments)}</Arguments>
     </Exec>
   </Actions>

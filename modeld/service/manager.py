@@ -32,47 +32,62 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     encoding: str = "utf-8"
 
 
-def command(backend: str | None) -> list[str]:
-    """What the manager runs."""
-    return [sys.executable, "-P", "-m", "modeld", "serve", "--quiet", *(["--backend", backend] if backend else [])]
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """What is started at login, and by which command."""
+
+    program: files.Program
+    command: list[str]
+
+
+def daemon(backend: str | None) -> Start:
+    """The daemon itself."""
+    chosen = ["--backend", backend] if backend else []
+    return Start(program=files.DAEMON, command=[sys.executable, "-P", "-m", "modeld", "serve", "--quiet", *chosen])
+
+
+def http(root: DataRoot, port: int) -> Start:
+    """`acp-bridge http` on a port that stays, with a key that stays."""
+    where = ["--port", str(port), "--key-file", str(root.path / "http" / "service.key")]
+    return Start(program=files.HTTP, command=[sys.executable, "-P", "-m", "acp_bridge", "http", *where])
 
 
 def service(
-    platform: str, home: Path, root: DataRoot, backend: str | None, environ: Mapping[str, str] = os.environ
+    platform: str, home: Path, root: DataRoot, start: Start, environ: Mapping[str, str] = os.environ
 ) -> Service:
     """The service for a platform (`sys.platform`)."""
     carried = {name: environ[name] for name in CARRIED if environ.get(name)}
     if platform == "win32":
-        return _windows(root, backend, environ)
+        return _windows(root, start, environ)
     if platform == "darwin":
-        return _launchd(home, root, backend, carried)
-    return _systemd(home, backend, carried, environ)
+        return _launchd(home, root, start, carried)
+    return _systemd(home, start, carried, environ)
 
 
-def _systemd(home: Path, backend: str | None, carried: Mapping[str, str], environ: Mapping[str, str]) -> Service:
+def _systemd(home: Path, start: Start, carried: Mapping[str, str], environ: Mapping[str, str]) -> Service:
     given = environ.get("XDG_CONFIG_HOME", "")
     config = Path(given) if os.path.isabs(given) else home / ".config"
-    user = ["systemctl", "--user"]
+    user, unit = ["systemctl", "--user"], start.program.unit
     return Service(
         manager="systemd",
-        path=config / "systemd" / "user" / files.UNIT,
-        text=files.systemd_unit(command(backend), carried),
-        install=[[*user, "daemon-reload"], [*user, "enable", "--now", files.UNIT]],
-        remove=[[*user, "disable", "--now", files.UNIT], [*user, "daemon-reload"]],
-        status=[*user, "is-active", files.UNIT],
+        path=config / "systemd" / "user" / unit,
+        text=files.systemd_unit(start.command, carried, start.program),
+        install=[[*user, "daemon-reload"], [*user, "enable", "--now", unit]],
+        remove=[[*user, "disable", "--now", unit], [*user, "daemon-reload"]],
+        status=[*user, "is-active", unit],
     )
 
 
-def _launchd(home: Path, root: DataRoot, backend: str | None, carried: Mapping[str, str]) -> Service:
-    path = home / "Library" / "LaunchAgents" / f"{files.LABEL}.plist"
+def _launchd(home: Path, root: DataRoot, start: Start, carried: Mapping[str, str]) -> Service:
+    label = start.program.label
+    path = home / "Library" / "LaunchAgents" / f"{label}.plist"
     domain = f"gui/{_uid()}"
     return Service(
         manager="launchd",
         path=path,
-        text=files.launchd_plist(command(backend), carried, root.logs),
+        text=files.launchd_plist(start.command, carried, root.logs, start.program),
         install=[["launchctl", "bootstrap", domain, str(path)]],
-        remove=[["launchctl", "bootout", f"{domain}/{files.LABEL}"]],
-        status=["launchctl", "print", f"{domain}/{files.LABEL}"],
+        remove=[["launchctl", "bootout", f"{domain}/{label}"]],
+        status=["launchctl", "print", f"{domain}/{label}"],
     )
 
 
@@ -82,23 +97,23 @@ def _uid() -> int:
     return os.getuid()
 
 
-def _windows(root: DataRoot, backend: str | None, environ: Mapping[str, str]) -> Service:
+def _windows(root: DataRoot, start: Start, environ: Mapping[str, str]) -> Service:
     domain, name = environ.get("USERDOMAIN", ""), environ.get("USERNAME", "")
-    program = command(backend)
-    windowless = Path(program[0]).with_name("pythonw.exe")
+    words, task = list(start.command), start.program.name
+    windowless = Path(words[0]).with_name("pythonw.exe")
     if windowless.exists():
-        program[0] = str(windowless)
-    path = root.path / "modeld-task.xml"
+        words[0] = str(windowless)
+    path = root.path / f"{task}-task.xml"
     return Service(
         manager="task scheduler",
         path=path,
-        text=files.windows_task(program, f"{domain}\\{name}" if domain else name),
+        text=files.windows_task(words, f"{domain}\\{name}" if domain else name, start.program),
         install=[
-            ["schtasks", "/Create", "/TN", files.TASK, "/XML", str(path), "/F"],
-            ["schtasks", "/Run", "/TN", files.TASK],
+            ["schtasks", "/Create", "/TN", task, "/XML", str(path), "/F"],
+            ["schtasks", "/Run", "/TN", task],
         ],
-        remove=[["schtasks", "/Delete", "/TN", files.TASK, "/F"]],
-        status=["schtasks", "/Query", "/TN", files.TASK],
+        remove=[["schtasks", "/Delete", "/TN", task, "/F"]],
+        status=["schtasks", "/Query", "/TN", task],
         encoding="utf-16",
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import shlex
 import sys
@@ -11,8 +12,13 @@ from modeld.cli.context import Context, print_json
 from modeld.service import manager
 from modeld.service.manager import Service
 from shared import codes
+from shared.diagnosis.remedy import install_command
+from shared.errors import BackendUnavailable, SettingInvalid
 from shared.paths import home
 from shared.text.shown import one_line
+
+#: Where programs find the HTTP face that is a service, if nobody says another port.
+HTTP_PORT = 8199
 
 
 def main(options: argparse.Namespace) -> int:
@@ -22,16 +28,31 @@ def main(options: argparse.Namespace) -> int:
     if folder is None:
         print("modeld: no home folder is known: set HOME, then run this again", file=sys.stderr)
         return codes.FAILED
-    found = manager.service(sys.platform, folder, context.root, options.backend)
+    if options.port is not None and not options.http:
+        print("modeld: --port is for the service of --http", file=sys.stderr)
+        return codes.USAGE
+    start = _http(context, options) if options.http else manager.daemon(options.backend)
+    found = manager.service(sys.platform, folder, context.root, start)
     if options.action == "status":
         return _status(found, as_json=options.json)
     if options.print_only:
         print(found.text, end="")
         return codes.OK
-    return _install(found) if options.action == "install" else _remove(found)
+    return _install(found, start.program.name) if options.action == "install" else _remove(found)
 
 
-def _install(found: Service) -> int:
+def _http(context: Context, options: argparse.Namespace) -> manager.Start:
+    """Raises BackendUnavailable where it could not start, SettingInvalid."""
+    if options.action == "install" and any(importlib.util.find_spec(name) is None for name in ("starlette", "uvicorn")):
+        hint = f"install it with `{install_command('http')}`"
+        raise BackendUnavailable(backend="http", reason="the HTTP server is not installed", hint=hint)
+    port = HTTP_PORT if options.port is None else options.port
+    if not 1 <= port <= 65535:
+        raise SettingInvalid(name="port", source="flag --port", reason="a port is 1 to 65535")
+    return manager.http(context.root, port)
+
+
+def _install(found: Service, name: str) -> int:
     """Write the file and have it read. Again: the same."""
     data = found.text.encode(found.encoding)
     found.path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +67,8 @@ def _install(found: Service) -> int:
             rest = "; ".join(shlex.join(each) for each in found.install)
             print(f"modeld: in a session with {found.manager} running, type: {rest}", file=sys.stderr)
             return codes.FAILED
-    print(f"{found.manager} starts modeld at login, and started it now; `modeld service remove` undoes it")
+    undo = "modeld service remove" + (" --http" if name != "modeld" else "")
+    print(f"{found.manager} starts {name} at login, and started it now; `{undo}` undoes it")
     return codes.OK
 
 

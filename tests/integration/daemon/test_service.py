@@ -52,6 +52,12 @@ def test_install_status_and_remove(data_root: DataRoot, private_home: Path, tmp_
     assert run("install", "--print", path=path).stdout == unit.read_text()
     unit.write_text(unit.read_text().replace("-P -m modeld", "-m modeld"))
     assert "rewrites it" in run("status", path=path).stdout
+    face = unit.with_name("modeld-http.service")
+    assert run("install", "--http", "--port", "8200", path=path).returncode == 0
+    assert said.read_text().splitlines()[-1] == "--user enable --now modeld-http.service"
+    assert "--port 8200 --key-file" in face.read_text()
+    assert run("remove", "--http", path=path).returncode == 0
+    assert (face.exists(), unit.exists()) == (False, True)
     assert run("remove", path=path).returncode == 0
     assert not unit.exists()
     assert "no service is installed" in run("remove", path=path).stdout

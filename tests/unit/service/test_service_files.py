@@ -19,7 +19,8 @@ ENVIRON = {"MODELD_DATA_ROOT": "/data/of mine", "XDG_CONFIG_HOME": "/cfg", "SECR
 
 
 def of(platform: str, **environ: str) -> manager.Service:
-    return manager.service(platform, Path("/home/ada"), DataRoot(Path("/data")), "llama", {**ENVIRON, **environ})
+    start = manager.daemon("llama")
+    return manager.service(platform, Path("/home/ada"), DataRoot(Path("/data")), start, {**ENVIRON, **environ})
 
 
 def test_systemd_runs_an_absolute_interpreter_and_knows_when_it_listens() -> None:
@@ -73,3 +74,20 @@ def test_windows_reads_it() -> None:
 )
 def test_words_of_a_windows_command_line(word: str, quoted: str) -> None:
     assert files.windows_quoted(word) == quoted
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
+def test_the_http_face_is_a_service_of_its_own_beside_modelds(platform: str) -> None:
+    root = DataRoot(Path("/data"))
+    found = manager.service(platform, Path("/home/ada"), root, manager.http(root, 8199), ENVIRON)
+    daemon = of(platform)
+    assert found.path != daemon.path
+    assert found.status != daemon.status
+    for word in ("acp_bridge", "http", "--port", "8199", "--key-file", "service.key"):
+        assert word in found.text
+    if platform == "linux":
+        assert "After=modeld.service" in found.text.splitlines()
+        assert "Type=exec" in found.text.splitlines(), "it says nothing to systemd"
+        assert "notify" in daemon.text
+    if platform == "darwin":
+        assert plistlib.loads(found.text.encode())["Label"] == found.path.stem == "org.modeld.http"
