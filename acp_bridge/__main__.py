@@ -6,18 +6,19 @@ Standard output is taken private before anything else is imported, so that nothi
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 
 def main() -> None:
     """Entry point of the console script."""
-    if sys.argv[1:2] in (["acp"], ["lsp"]):
+    if sys.argv[1:] in (["acp"], ["lsp"]):
         from shared.endpoint.stdio import claim_stdin, claim_stdout
 
         output, source = claim_stdout(), claim_stdin()
         from acp_bridge import app
 
         serve = app.serve_acp if sys.argv[1] == "acp" else app.serve_lsp
-        _leave(serve(source, output))
+        _leave(_served(lambda: serve(source, output)))
     try:
         from acp_bridge.cli.app import run
         from shared.text.console import command
@@ -26,6 +27,21 @@ def main() -> None:
     except KeyboardInterrupt:  # also while the imports run
         code = 130
     sys.exit(code)
+
+
+def _served(serve: Callable[[], int]) -> int:
+    """The exit code of a face, by the table of the commands; what ends it early is one line, never a traceback."""
+    try:
+        return serve()
+    except Exception as error:
+        from shared import codes
+
+        raised = error
+
+    def again() -> int:
+        raise raised
+
+    return codes.ended("acp-bridge", sys.argv[1:], again)
 
 
 #: An editor expects the process to be gone a second after it closed the pipe.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from shared.errors import (
     ArgumentInvalid,
     ConsentDeclined,
     ConversationBusy,
+    ConversationNotFound,
     DaemonError,
     DownloadError,
     InsufficientMemory,
@@ -23,6 +26,7 @@ from shared.errors import (
     SlotGenerationStale,
     WaitTimeout,
 )
+from shared.text.arguments import UsageWrong
 from shared.text.shown import one_line
 from shared.text.words import is_text
 
@@ -36,12 +40,15 @@ NO_MEMORY = 6
 DOWNLOAD = 7
 INTERRUPTED = 130
 
+#: A command in a sentence.
+_COMMAND = re.compile(r"`([^`]+)`")
+
 MEANINGS: dict[int, str] = {
     OK: "done",
     FAILED: "failed; the line on stderr says why and what to do (of `doctor`: there is a problem)",
     USAGE: "the command line or a setting is wrong",
     NOT_RUNNING: "modeld is not running or cannot be reached",
-    NOT_FOUND: "no such model",
+    NOT_FOUND: "no such model, or no such conversation",
     REFUSED: "not allowed now (busy, another model active, in use, changed meanwhile, declined)",
     NO_MEMORY: "not enough memory",
     DOWNLOAD: "the model could not be fetched whole",
@@ -61,7 +68,7 @@ def code_of(error: ModeldError) -> int:
         (ModelLoadFailed, FAILED),
         ((SettingInvalid, ArgumentInvalid), USAGE),
         ((DaemonError, NotOwner), NOT_RUNNING),
-        (LookupFailed, NOT_FOUND),
+        ((LookupFailed, ConversationNotFound), NOT_FOUND),
         ((SlotError, SlotGenerationStale, QueueFull, WaitTimeout), REFUSED),
         ((ConsentDeclined, ConversationBusy, RemoteNotPicked), REFUSED),
         (DownloadError, DOWNLOAD),
@@ -70,27 +77,56 @@ def code_of(error: ModeldError) -> int:
 
 
 def ended(program: str, arguments: Sequence[str], work: Callable[[], int]) -> int:
-    """The exit code of one command line: that of `work`, or of what it raised, which is one line on standard error."""
+    """The exit code of one command line: that of `work`, or of what it raised, which is one line on standard error.
+
+    With `--json` it is a JSON object on standard output too: `{"error": {kind, message, fields, remedy, exit_code}}`.
+    """
     odd = next((one for one in arguments if not is_text(one)), None)
     if odd is not None:
         sys.stderr.write(f"{program}: {odd!a} is not valid UTF-8: give the file or folder another name\n")
         return USAGE
+
+    def failed(kind: str, message: str, code: int, **fields: Any) -> int:
+        if "--json" in arguments:
+            _write_json(_document(kind, message, code, fields), streams=arguments[:1] in (["chat"], ["run"]))
+        if message:
+            sys.stderr.write(f"{program}: {message}\n")
+        return code
+
     try:
         return work()
     except ModeldError as error:
-        sys.stderr.write(f"{program}: {error.message}\n")
-        return code_of(error)
+        return failed(error.kind, error.message, code_of(error), **error.data)
+    except UsageWrong as error:
+        sys.stderr.write(error.usage)
+        return failed("usage", error.message, USAGE)
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return failed("interrupted", "", INTERRUPTED)
     except BrokenPipeError:
         raise  # the reader of our output has gone: `shared.text.console` ends this without a word
     except OSError as error:
         message = one_line(f"{error.filename or 'the system'}: {error.strerror or error}")
-        sys.stderr.write(f"{program}: {message}\n")
-        return FAILED
+        return failed("system_error", message, FAILED, path=str(error.filename or ""), number=error.errno)
     except Exception as error:
         from shared.diagnosis.defect import frames, report
 
+        failed("internal_error", "", FAILED, type=type(error).__name__)
         sys.stderr.write(frames(error))
         report(program, " ".join(arguments[:1]), error)
         return FAILED
+
+
+def _document(kind: str, message: str, code: int, fields: dict[str, Any]) -> dict[str, Any]:
+    """`remedy`: the command that the message names first, "" where it names none. Pure."""
+    named = _COMMAND.search(message)
+    remedy = named[1] if named is not None else ""
+    return {"error": {"kind": kind, "message": message, "fields": fields, "remedy": remedy, "exit_code": code}}
+
+
+def _write_json(document: dict[str, Any], *, streams: bool) -> None:
+    """`streams`: as the last of many lines, each of which names its event."""
+    import json  # only for a mistake
+
+    whole = {"event": "error", **document} if streams else document
+    text = json.dumps(whole, indent=None if streams else 2, ensure_ascii=True, default=str)
+    sys.stdout.write(f"{text}\n")

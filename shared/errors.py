@@ -57,6 +57,7 @@ without loss, so that what an engine raises is what the editor shows.
     │   └── DaemonRestarting        -32044   daemon_restarting
     ├── ResourcesExhausted      -32052   resources_exhausted
     ├── Upgraded                -32048   upgraded
+    ├── ConversationNotFound    -32002   conversation_not_found
     ├── SettingInvalid          -32602   setting_invalid
     ├── ArgumentInvalid         -32602   argument_invalid
     └── UnknownError                  any    (a kind this version does not know; kept as it came)
@@ -518,6 +519,15 @@ class SettingInvalid(ModeldError):
     code = -32602
     fields = ("name", "source", "reason")
     summary = "setting {name} from {source}: {reason}"
+
+
+class ConversationNotFound(ModeldError):
+    """No saved conversation is meant by `name`, or several are."""
+
+    kind = "conversation_not_found"
+    code = -32002
+    fields = ("name", "reason")
+    summary = "{reason}"
 
 
 class ArgumentInvalid(ModeldError):

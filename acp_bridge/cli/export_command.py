@@ -15,7 +15,7 @@ from acp_bridge.conversations.database import Listed
 from acp_bridge.conversations.export import markdown
 from acp_bridge.conversations.state import Conversation
 from acp_bridge.conversations.store import Store
-from shared.errors import ModeldError
+from shared.errors import ConversationNotFound
 from shared.lease.process import identity
 from shared.paths import data_root
 from shared.text.console import draw
@@ -27,13 +27,11 @@ def export(options: argparse.Namespace) -> int:
     """Print or write one conversation, or list them; gives the exit code of `acp_bridge.cli.app`."""
     path = data_root().bridge_database
     if not path.exists():
-        return _failed("no conversation is saved in this data root yet")
+        raise _not_found("", "no conversation is saved in this data root yet")
     store = Store(path, identity.same_process)
     cwd = None if options.all else as_text(os.path.abspath(options.cwd or os.curdir))
     try:
         return anyio.run(_export, store, cwd, options)
-    except (ModeldError, OSError) as error:
-        return _failed(getattr(error, "message", str(error)))
     finally:
         store.close()
 
@@ -45,11 +43,11 @@ async def _export(store: Store, cwd: str | None, options: argparse.Namespace) ->
     if not wanted:
         newest = await store.list(cwd, None, set())
         if not newest:
-            return _failed(f"no conversation in {cwd}; `acp-bridge export --list --all` shows every one")
+            raise _not_found("", f"no conversation in {cwd}; `acp-bridge export --list --all` shows every one")
         wanted = newest[0].id
     conversation = await _found(store, wanted)
     if conversation is None:
-        return _failed(f"no conversation {wanted}; `acp-bridge export --list --all` shows every one")
+        raise _not_found(wanted, f"no conversation {wanted}; `acp-bridge export --list --all` shows every one")
     text = msgspec.json.encode(conversation).decode() + "\n" if options.json else markdown(conversation)
     if options.output:
         _write(Path(options.output), text)
@@ -93,6 +91,5 @@ def _show_list(rows: list[Listed], *, as_json: bool) -> int:
     return 0
 
 
-def _failed(reason: str) -> int:
-    sys.stderr.write(f"acp-bridge: {one_line(reason)}\n")
-    return 1
+def _not_found(name: str, reason: str) -> ConversationNotFound:
+    return ConversationNotFound(name=name, reason=reason)

@@ -7,6 +7,15 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 
+class UsageWrong(Exception):
+    """The command line is wrong, and the caller wants JSON: who ends the command writes both."""
+
+    def __init__(self, message: str, usage: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.usage = usage
+
+
 class Parser(argparse.ArgumentParser):
     """As in argparse, which repeats what was typed: an address with a password, the value of a `--token`.
 
@@ -32,4 +41,7 @@ class Parser(argparse.ArgumentParser):
         """As in argparse, cleaned."""
         from shared.text.secret import Cleaner, argument_secrets  # only for a mistake
 
-        super().error(Cleaner(argument_secrets(self._given))(message))
+        cleaned = Cleaner(argument_secrets(self._given))(message)
+        if "--json" in self._given:
+            raise UsageWrong(cleaned, self.format_usage())
+        super().error(cleaned)

@@ -14,8 +14,9 @@ from acp_bridge.conversations.commands import parse_command
 from acp_bridge.conversations.events import Instructed, Part, TurnEnded
 from acp_bridge.faces.terminal.progress import Paces
 from acp_bridge.models.picker import NOTHING
-from shared.catalog.names import begun, nearest
-from shared.errors import ArgumentInvalid, ModeldError, ModelNotFound
+from acp_bridge.models.resolve import checked_pick
+from shared.catalog.names import begun
+from shared.errors import ConversationNotFound, ModeldError, ModelNotFound
 from shared.protocol import api
 from shared.text.words import as_text
 
@@ -88,20 +89,22 @@ class Chat:
             await self.core.conversations.close(before.id)
 
     async def find(self, begun_id: str) -> str:
-        """The whole id of a saved conversation; "" is the newest one of this folder. Raises ArgumentInvalid."""
+        """The whole id of a saved conversation; "" is the newest one of this folder. Raises ConversationNotFound."""
         if not begun_id:
             newest = await self.core.store.list(as_text(os.getcwd()), None, set())
             if not newest:
-                raise ArgumentInvalid(
-                    name="--continue", reason="no conversation is saved for this folder; `--conversation ID` takes any"
+                raise ConversationNotFound(
+                    name="",
+                    reason="no conversation is saved for this folder; `acp-bridge export --list --all` lists every one",
                 )
             return newest[0].id
         if await self.core.store.load(begun_id) is not None:
             return begun_id
         found = [row.id for row in await self.saved(everywhere=True) if row.id.startswith(begun_id)]
         if len(found) != 1:
-            which = "several conversations begin so" if found else "there is no such conversation"
-            raise ArgumentInvalid(name=begun_id, reason=f"{which}; `acp-bridge export --list --all` lists them")
+            which = "several conversations begin with" if found else "there is no conversation"
+            reason = f"{which} {begun_id}; `acp-bridge export --list --all` lists them"
+            raise ConversationNotFound(name=begun_id, reason=reason)
         return found[0]
 
     async def saved(self, *, everywhere: bool = False) -> list[Listed]:
@@ -133,7 +136,7 @@ class Chat:
         self.live.recorder.touch()
 
     async def _whole(self, typed: str) -> str:
-        """The name that was typed, or the only one that begins so."""
+        """The name that was typed, or the only one that begins so. Raises ModelNotFound."""
         core = self.core
         await core.models.first_look(typed)
         offered = core.selection.picker(self.live).values()
@@ -141,10 +144,10 @@ class Chat:
             await core.models.first_look(f"{typed}/")  # it may be one of a provider that has not answered yet
             offered = core.selection.picker(self.live).values()
         name = typed if typed in offered else begun(typed, offered)
-        if name is None:
-            several = [each for each in offered if each.casefold().startswith(typed.casefold())]
-            raise ModelNotFound(requested=typed, near=several or nearest(typed, offered))
-        return name
+        several = [each for each in offered if each.casefold().startswith(typed.casefold())]
+        if name is None and len(several) > 1:
+            raise ModelNotFound(requested=typed, near=several)
+        return checked_pick(name or typed, offered, core.models.rows, core.models.missing)
 
     def instruct(self, system: str) -> None:
         """The system message from here on; "" for none."""

@@ -632,6 +632,7 @@ export const ERROR_CODES = {
   consent_declined: -32046,
   context_overflow: -32021,
   conversation_busy: -32047,
+  conversation_not_found: -32002,
   daemon_not_installed: -32040,
   daemon_not_running: -32041,
   daemon_restarting: -32044,

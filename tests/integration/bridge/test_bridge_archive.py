@@ -14,6 +14,7 @@ from acp_bridge.conversations.events import Said, TextPart, UserSaid
 from acp_bridge.conversations.state import Conversation
 from acp_bridge.conversations.store import Store
 from clients.bridge import private_environment
+from shared import codes
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
@@ -79,6 +80,6 @@ async def test_what_is_not_there_is_said(archive: Archive, short_tmp: Path) -> N
     assert "--list --all" in archive.run("--cwd", "/nowhere").stderr
     archive.database.unlink()
     done = archive.run()
-    assert done.returncode == 1
+    assert done.returncode == codes.NOT_FOUND
     assert "no conversation is saved" in done.stderr
     assert not archive.database.exists(), "looking makes nothing"

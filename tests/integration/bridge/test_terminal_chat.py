@@ -138,7 +138,9 @@ def test_a_conversation_goes_on(person: Person) -> None:
     person.chat("something else")
     assert person.events("--conversation", first[:9], "and now?")[-1]["conversation"] == first
     assert person.sent().count("## You") == 3
-    assert "there is no such conversation" in person.chat("--conversation", "zzz", "x", code=2).stderr
+    lost = person.events("--conversation", "zzz", "x", code=4)[-1]
+    assert (lost["event"], lost["error"]["kind"]) == ("error", "conversation_not_found")
+    assert lost["error"]["remedy"] == "acp-bridge export --list --all"
 
 
 def test_nothing_stays_of_a_conversation_that_is_not_saved(person: Person) -> None:
