@@ -223,6 +223,8 @@ def _place(work: Path, folder: Path, runtime: str, source: Path, name: str) -> P
         digest=_digest(work),
     )
     private.write(work / DESCRIPTION, msgspec.json.encode(description))
+    if is_whole(folder, runtime, source):
+        return folder  # another process was first, and may be reading it
     if folder.exists():
         shutil.rmtree(folder)
     try:

@@ -205,7 +205,7 @@ class OpenVinoEngine(KeepsNothing):
         )
 
     def _warnings(self, vocabulary: Vocabulary, plan: Plan, made: bool) -> tuple[str, ...]:
-        warnings = list(self._notes)
+        warnings = list(self._notes) if made else []
         warnings += [self._rows.note] if self._rows is not None and self._rows.note else []
         warnings += ["the model was converted for OpenVINO; its next load is quicker"] if made else []
         if vocabulary.limit is not None and vocabulary.limit <= plan.num_ctx:

@@ -145,6 +145,20 @@ def test_a_damaged_conversion_is_recreated(tmp_path: Path, source: Path, damage:
     assert not is_whole(folder, "r1", source)
 
 
+def test_of_two_processes_that_convert_the_second_leaves_what_the_first_made(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(convert, "lift_limit", lambda work: None)
+    first = described(tmp_path / "cache" / "d", source)
+    before = first.stat().st_ino
+    second = described(tmp_path / "cache" / "d.1-x.tmp", source)
+    assert convert._place(second, first, "r1", source, "m") == first
+    assert first.stat().st_ino == before
+    (first / "openvino_model.bin").write_bytes(b"half")
+    assert convert._place(second, first, "r1", source, "m") == first
+    assert first.stat().st_ino != before, "what is damaged is replaced"
+
+
 def test_a_file_of_another_size_is_another_model(tmp_path: Path, source: Path) -> None:
     folder = described(tmp_path / "cache" / "d", source)
     source.write_bytes(b"longer" * 100)
