@@ -112,6 +112,7 @@ def _memory(slot: Slot) -> api.MemoryStatus:
         reserve_bytes=policy.reserve_bytes(memory.total, slot.settings),
         measured_bytes=slot.loads.measured if plan is not None else None,
         pressure=slot.pressure,
+        devices=list(slot.loads.devices) if plan is not None else [],
     )
 
 

@@ -38,6 +38,7 @@ from modeld.engine.prefix import common_prefix
 from modeld.output.grammar.values import Opened
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
 from shared.errors import EngineFailed, ModelLoadFailed, UnsupportedFeature
+from shared.protocol.api import Accelerator
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
 CHATML = (
@@ -66,7 +67,8 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole script. Seconds; `chunk` in tokens; `load_failure` is the reason of a load that fails.
 
-    `devices` are the discrete accelerators that a load would use.
+    `devices` are the discrete accelerators that a load would use; `memory` names a file with the total and the free
+    bytes of each, as JSON, which is read whenever they are asked for.
     """
 
     replies: list[Reply] = []
@@ -79,6 +81,7 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chunk: int = 256
     ballast_bytes: int = 0
     devices: list[str] = []
+    memory: str = ""
 
 
 def script_environ(script: Path) -> dict[str, str]:
@@ -114,9 +117,14 @@ class ScriptedEngine(KeepsNothing):
         self._script = msgspec.json.decode(self._path.read_bytes(), type=Script)
         return "scripted 1"
 
-    def accelerators(self, identity: RequestedIdentity) -> tuple[str, ...]:
+    def accelerators(self, identity: RequestedIdentity) -> tuple[Accelerator, ...]:
         """The script's `devices`, for whoever does not ask for the CPU."""
-        return () if identity.device == "CPU" else tuple(self._script.devices)
+        if identity.device == "CPU":
+            return ()
+        path = self._script.memory
+        memory: dict[str, tuple[int, int]] = msgspec.json.decode(Path(path).read_bytes()) if path else {}
+        told = {name: memory.get(name, (0, 0)) for name in self._script.devices}
+        return tuple(Accelerator(name=name, total_bytes=size[0], free_bytes=size[1]) for name, size in told.items())
 
     def load(self, request: LoadRequest, progress: ProgressCallback) -> LoadedModel:
         """Takes `load_s`, in steps that can be cancelled."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from modeld.cli.context import lined
+from modeld.memory.told import device_text
 from shared.protocol import api
 from shared.text.words import age, counted, size_text
 
@@ -79,9 +80,10 @@ def _memory(memory: api.MemoryStatus) -> list[str]:
     line = f"memory     {size_text(memory.free_bytes)} free, {reserved}"
     if memory.measured_bytes is not None:
         line += f"; the model took {size_text(memory.measured_bytes)} ({size_text(memory.required_bytes)} planned)"
+    lines = [line, *(f"device     {device_text(one)}" for one in memory.devices)]
     if not memory.pressure:
-        return [line]
-    return [line, "           memory is short: `modeld unload` frees the model's memory"]
+        return lines
+    return [*lines, "           memory is short: `modeld unload` frees the model's memory"]
 
 
 def _notes(status: api.Status) -> list[str]:

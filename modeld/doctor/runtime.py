@@ -11,6 +11,7 @@ import anyio.to_thread
 import msgspec
 
 from modeld.client import reach
+from modeld.memory.told import device_text
 from shared.diagnosis.finding import Finding
 from shared.errors import ConnectionRefused, DaemonError, DaemonNotRunning, DaemonStale, ModeldError
 from shared.lease import files
@@ -98,6 +99,7 @@ async def daemon(root: DataRoot, settings: Settings) -> tuple[list[Finding], api
     if status.backend == "none":
         fix = "install an engine, then `modeld restart`"
         rows.append(Finding(what="modeld", verdict="problem", text="runs without an engine", fix=fix))
+    rows += [Finding(what="device", text=device_text(one)) for one in status.memory.devices]
     if status.memory.pressure:
         rows.append(Finding(what="memory", verdict="note", text="under pressure", fix="`modeld unload`"))
     if status.last_error:

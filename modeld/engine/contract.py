@@ -27,7 +27,7 @@ from modeld.engine.images import PromptImage
 from modeld.engine.kv_disk_cache import KvDiskCache
 from modeld.output.grammar.values import Opened, ToolGrammar
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
-from shared.protocol.api import Sampling
+from shared.protocol.api import Accelerator, Sampling
 
 #: `progress(done, total)`: tokens in prefill; in a load, thousandths of it.
 ProgressCallback = Callable[[int, int], None]
@@ -206,8 +206,8 @@ class Engine(Protocol):
         """Import the native library; its version digest. Raises BackendUnavailable."""
         ...
 
-    def accelerators(self, identity: RequestedIdentity) -> tuple[str, ...]:
-        """Names of the devices with memory of their own that a load of `identity` would use, () for none.
+    def accelerators(self, identity: RequestedIdentity) -> tuple[Accelerator, ...]:
+        """The devices with memory of their own that a load of `identity` would use, with what is free now; () for none.
 
         The same device has the same name in every process of this machine. After `prepare`, from any thread.
         """

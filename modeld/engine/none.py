@@ -20,6 +20,7 @@ from modeld.engine.dry_run import Sizes
 from modeld.engine.no_kv_parking import KeepsNothing
 from modeld.output.grammar.values import Opened
 from shared.catalog.identity import RequestedIdentity
+from shared.protocol.api import Accelerator
 
 
 class NoEngine(KeepsNothing):
@@ -34,7 +35,7 @@ class NoEngine(KeepsNothing):
         """There is nothing to import."""
         return "none"
 
-    def accelerators(self, identity: RequestedIdentity) -> tuple[str, ...]:
+    def accelerators(self, identity: RequestedIdentity) -> tuple[Accelerator, ...]:
         """Nothing is ever loaded."""
         del identity
         return ()

@@ -48,7 +48,7 @@ from shared.catalog.identity import RequestedIdentity
 from shared.diagnosis.exhausted import exhausted
 from shared.errors import EngineFailed, ModeldError, ModelLoadFailed, from_wire
 from shared.lease.crashpoint import crash_point
-from shared.protocol.api import Event
+from shared.protocol.api import Accelerator, Event
 from shared.settings import Settings
 
 #: From spawn to hello: interpreter and our own imports on a cold disk.
@@ -204,9 +204,9 @@ class WorkerHost:
             return await self._ask(message, Counted)
         raise EngineFailed(reason=f"nothing was counted within {self._settings.load_stall:.0f} s")
 
-    async def devices(self, identity: RequestedIdentity) -> tuple[str, ...]:
-        """The discrete accelerators that a load would use, by names that all processes share. Raises EngineFailed."""
-        return tuple((await self._ask(AskDevices(turn=self.next_turn(), identity=identity), Devices)).names)
+    async def devices(self, identity: RequestedIdentity) -> tuple[Accelerator, ...]:
+        """The discrete accelerators that a load would use, with their memory as it is now. Raises EngineFailed."""
+        return tuple((await self._ask(AskDevices(turn=self.next_turn(), identity=identity), Devices)).found)
 
     def cancel(self, turn: int) -> None:
         """Stop that turn and no other; its `run` or `load` then ends by itself."""

@@ -7,13 +7,15 @@ describe, load, describe, load gives one answer. An explicit context is never lo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from shared.catalog.advertised import fit
 from shared.catalog.entry import ModelEntry
 from shared.catalog.identity import AUTO, RequestedIdentity
 from shared.errors import InsufficientMemory, UnsupportedFeature
-from shared.protocol.api import MemoryPlan
+from shared.protocol.api import Accelerator, MemoryPlan
 from shared.settings import Settings
 
 #: KV type where nothing is asked.
@@ -59,6 +61,17 @@ class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     total: int
     free: int
+
+
+def of_accelerators(found: Sequence[Accelerator]) -> DeviceMemory | None:
+    """Their memory together, over which an engine spreads a model; None where one of them does not tell it."""
+    if not found or not all(one.total_bytes for one in found):
+        return None
+    return DeviceMemory(
+        device=", ".join(one.name for one in found),
+        total=sum(one.total_bytes for one in found),
+        free=sum(min(one.free_bytes, one.total_bytes) for one in found),
+    )
 
 
 def reserve_bytes(total: int, settings: Settings) -> int:

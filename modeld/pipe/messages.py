@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
-from shared.protocol.api import EndedBy, Event, Sampling, ToolCall, Usage
+from shared.protocol.api import Accelerator, EndedBy, Event, Sampling, ToolCall, Usage
 
-WORKER_PROTOCOL = 3
+WORKER_PROTOCOL = 4
 #: The stage of an engine thread that does what nobody waits for: work that has come meanwhile waits for its next step.
 SPARE = "spare"
 
@@ -234,10 +234,10 @@ class Counted(Message, tag="counted", kw_only=True):
 
 
 class Devices(Message, tag="devices", kw_only=True):
-    """Discrete accelerators by their names, the same in every process of this machine."""
+    """Discrete accelerators, with their memory at this moment."""
 
     turn: int
-    names: list[str]
+    found: list[Accelerator]
 
 
 class Failed(Message, tag="failed", kw_only=True):

@@ -1,4 +1,4 @@
-"""`model/describe`: what a model is and what loading it would take. Touches no engine and no slot."""
+"""`model/describe`: what a model is and what loading it would take. Of engines, asks a resident one its devices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ async def describe(slot: Slot, params: api.DescribeParams) -> api.ModelInfo:
     warnings: list[str] = []
     try:
         config = merged(params.config, await slot.records.config(entry.name, entry.aliases))
-        plan = await slot.loads.planner.plan(entry, identity_of(entry, config, slot.backend))
+        target = identity_of(entry, config, slot.backend)
+        plan = await slot.loads.planner.plan(entry, target, await slot.loads.devices_now(target))
     except ModeldError as error:
         warnings.append(error.message)
     if plan is not None and (stretched := policy.stretched(entry, plan.num_ctx)):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import msgspec
 
 from modeld.engine.dry_run import PROJECTOR
 from modeld.host.load_plan import NoAnswer
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from shared.catalog.identity import RequestedIdentity
 
 _RECOVERY_POLL = 0.05
+#: What a resident worker may take to ask its devices; then the plan is about main memory. Seconds.
+DEVICE_SECONDS = 1.0
 
 
 class Loads:
@@ -41,7 +45,9 @@ class Loads:
     def __init__(self, slot: Slot, read_memory: ReadMemory) -> None:
         self._slot = slot
         self.read_memory = read_memory
-        self.planner = Planner(slot, read_memory, self.given_back)
+        self.planner = Planner(slot, read_memory, self.given_back, self._given_back_there)
+        #: Of the resident model, as they were before its load.
+        self.devices: tuple[api.Accelerator, ...] = ()
         self.seconds: dict[str, float] = {}
         self.capabilities: dict[str, Any] = {}
         self.measured: int | None = None
@@ -121,7 +127,7 @@ class Loads:
         as long as nothing is resident that it could cost.
         """
         try:
-            plan = await self.planner.plan(entry, target)
+            plan = await self.planner.plan(entry, target, await self.devices_now(target))
             if self._slot.machine.state.active is not None:
                 await self.planner.dry_run(entry, target)
         except NoAnswer as error:
@@ -138,6 +144,31 @@ class Loads:
         if error.step == PROJECTOR and entry.projector:
             reason = f"{reason}; {self.projectors.note(target.path, entry.projector, error.reason)}"
         return ModelLoadFailed(model=entry.name, stage="worker", reason=reason)
+
+    async def devices_now(self, target: RequestedIdentity) -> tuple[api.Accelerator, ...]:
+        """As `devices_of`, or () where a worker that is stuck or gone cannot say: no load waits for it."""
+        with anyio.move_on_after(DEVICE_SECONDS), suppress(ModeldError):
+            return await self.devices_of(target)
+        return ()
+
+    async def devices_of(self, target: RequestedIdentity) -> tuple[api.Accelerator, ...]:
+        """The accelerators that a load would use, asked now of the worker that is there; () where none can say yet.
+
+        Raises EngineFailed, ModelLoadFailed.
+        """
+        slot = self._slot
+        host = slot.workers.host(slot.machine.state.worker)
+        if target.device == "CPU" or host is None or host.exited.is_set():
+            return ()
+        await slot.workers.imported(host)
+        return await slot.workers.devices(host, target)
+
+    def _given_back_there(self) -> int:
+        return self.plan.required_bytes if self.plan is not None and self.devices and self._is_resident else 0
+
+    @property
+    def _is_resident(self) -> bool:
+        return self._slot.machine.state.active is not None
 
     def given_back(self) -> int:
         """Bytes that the end of the resident model would free."""
@@ -287,8 +318,11 @@ class Loads:
             await slot.owner.confirm()
             imported = await host.imported()
             self.planner.runtime_digest = imported.runtime_digest
-            devices = () if load.target.device == "CPU" else await slot.workers.devices(host, load.target)
-            await slot.owner.hold_devices(devices, host.pid, host.start_token)
+            devices = await self.devices_of(load.target)
+            if policy.of_accelerators(devices) is not None:
+                plan = policy.require(await self.planner.plan(entry, load.target, devices))
+                message = msgspec.structs.replace(message, num_ctx=plan.num_ctx, parked_bytes=self._parked_bytes(plan))
+            await slot.owner.hold_devices([one.name for one in devices], host.pid, host.start_token)
             crash_point("load.allowed")
             loaded = await slot.workers.load(worker, message, moved)
             crash_point("load.loaded")
@@ -300,6 +334,7 @@ class Loads:
         finally:
             lease.end()
         self._take(entry, plan, loaded)
+        self.devices = devices
         self.seconds[entry.name] = loaded.seconds
         await self.planner.remember(entry, load.target, plan.device, loaded)
         slot.records.hint(entry.name)

@@ -37,19 +37,29 @@ class Planner:
     """Reads free memory again for each plan; remembers what engines said and what loads took."""
 
     def __init__(
-        self, slot: Slot, read_memory: ReadMemory, given_back: Callable[[], int], ask: AskEngine = ask_engine
+        self,
+        slot: Slot,
+        read_memory: ReadMemory,
+        given_back: Callable[[], int],
+        given_back_there: Callable[[], int] = lambda: 0,
+        ask: AskEngine = ask_engine,
     ) -> None:
+        """`given_back`: bytes that the end of the resident model frees of main memory; `..._there`: of its devices."""
         self._slot = slot
         self._read_memory = read_memory
         self._given_back = given_back
+        self._given_back_there = given_back_there
         self._ask = ask
         #: key of a model and how it is loaded -> what its engine said; None: nothing stands against it, no numbers.
         self._asked: dict[str, policy.Arithmetic | None] = {}
         self._one_at_a_time = anyio.Lock()
         self.runtime_digest = ""
 
-    async def plan(self, entry: ModelEntry, target: RequestedIdentity) -> api.MemoryPlan:
-        """The arithmetic of loading `target` in place of what is resident.
+    async def plan(
+        self, entry: ModelEntry, target: RequestedIdentity, devices: Sequence[api.Accelerator] = ()
+    ) -> api.MemoryPlan:
+        """The arithmetic of loading `target` in place of what is resident, on `devices` that were asked just now, where
+        these tell their memory; else in main memory.
 
         Raises UnsupportedFeature, and ModelLoadFailed where the engine's own arithmetic fails as the load would.
         """
@@ -62,8 +72,10 @@ class Planner:
                 self._slot.log(f"a dry run of {entry.name} told nothing: {error.reason}")
         beside = entry.projector and target.projector  # a folder's graph is counted with the folder
         projector = await in_thread(_sizes_of, (beside,)) if beside else 0
-        memory = self._read_memory()  # last, since asking takes its time
-        free = min(memory.free + self._given_back(), memory.total)
+        there = policy.of_accelerators(devices)
+        memory = there or self._read_memory()  # last, since asking takes its time
+        back = self._given_back() if there is None else self._given_back_there()
+        free = min(memory.free + back, memory.total)
         seen = policy.DeviceMemory(device=memory.device, total=memory.total, free=free)
         footprint = await self._slot.records.footprint(footprint_key(target), self.runtime_digest, memory.device)
         return policy.plan(entry, target, seen, self._slot.settings, footprint, engine, adapters, projector)

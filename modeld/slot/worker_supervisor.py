@@ -14,6 +14,7 @@ import anyio.lowlevel
 from modeld.slot.core import events as ev
 from shared.errors import EngineFailed, ModeldError, ModelLoadFailed
 from shared.lease.crashpoint import crash_point
+from shared.protocol.api import Accelerator
 
 if TYPE_CHECKING:
     from modeld.host.worker_host import WorkerHost
@@ -65,7 +66,7 @@ class WorkerSupervisor:
             await self._end(worker, host, kill=True)
             return
         try:
-            await self._imported(host)
+            await self.imported(host)
         except ModeldError as error:
             if worker not in self._closing:
                 self.refused(worker, error)
@@ -93,11 +94,11 @@ class WorkerSupervisor:
                 self._gone(worker, reason)
         return host
 
-    async def _imported(self, host: WorkerHost) -> None:
+    async def imported(self, host: WorkerHost) -> None:
         """An import is a part of the load, and shows no progress: a driver that hangs in it must not hang the slot."""
         await self._in_time(host.imported(), "its library was not imported")
 
-    async def devices(self, host: WorkerHost, target: RequestedIdentity) -> tuple[str, ...]:
+    async def devices(self, host: WorkerHost, target: RequestedIdentity) -> tuple[Accelerator, ...]:
         """The discrete accelerators that a load would use: a part of the load, which asks drivers too.
 
         Raises EngineFailed, and ModelLoadFailed where they are not reported.

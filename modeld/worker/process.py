@@ -255,7 +255,7 @@ class Worker:
         if isinstance(job, AskDevices):
             if self._engine is None:
                 raise EngineFailed(reason="the engine is not imported yet")
-            return Devices(turn=job.turn, names=list(self._engine.accelerators(job.identity)))
+            return Devices(turn=job.turn, found=list(self._engine.accelerators(job.identity)))
         if self._resident is None:
             raise EngineFailed(reason="nothing is loaded")
         return self._resident.count(job)

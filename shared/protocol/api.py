@@ -115,6 +115,17 @@ class Expect(Value, kw_only=True):
     model: str | None = None
 
 
+class Accelerator(Value, kw_only=True):
+    """A device with memory of its own, named alike by every process of this machine; bytes, 0 where it does not tell.
+
+    `free_bytes` as it was when the device was asked.
+    """
+
+    name: str
+    total_bytes: int = 0
+    free_bytes: int = 0
+
+
 class MemoryPlan(Value, kw_only=True):
     """The arithmetic of a load, in bytes. `fits`: largest context in tokens that fits, or None.
 
@@ -561,13 +572,17 @@ class Waiting(Value, kw_only=True):
 
 
 class MemoryStatus(Value, kw_only=True):
-    """Bytes. `measured` is what the resident model took, once known."""
+    """Bytes. `measured` is what the resident model took, once known.
+
+    `devices`: the accelerators of the resident model, as they were before its load.
+    """
 
     required_bytes: int | None = None
     free_bytes: int | None = None
     reserve_bytes: int | None = None
     measured_bytes: int | None = None
     pressure: bool = False
+    devices: list[Accelerator] = []
 
 
 class Rejected(Value, kw_only=True):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from shared.catalog.identity import AUTO, RequestedIdentity
 from shared.errors import UnsupportedFeature
+from shared.protocol import api as wire
 
 # GGML_BACKEND_DEVICE_TYPE_*: memory of its own; an integrated one shares the host's
 _DEDICATED, _INTEGRATED = 1, 2
@@ -41,6 +42,8 @@ class Accelerator(NamedTuple):
     shared: str
     dedicated: bool
     handle: int
+    total: int
+    free: int
 
 
 class Placement(NamedTuple):
@@ -51,8 +54,8 @@ class Placement(NamedTuple):
     handles: tuple[int, ...]
 
 
-def discrete(api: Any, identity: RequestedIdentity, registry: Any = None) -> tuple[str, ...]:
-    """Names of the dedicated devices that a load of `identity` uses, the same in every process on this machine.
+def discrete(api: Any, identity: RequestedIdentity, registry: Any = None) -> tuple[wire.Accelerator, ...]:
+    """The dedicated devices that a load of `identity` uses, named alike in every process on this machine.
 
     Without its own word for fewer, llama.cpp spreads a model over all of them. `registry` is the library
     that holds the device functions; the installed one where it is not given.
@@ -62,9 +65,11 @@ def discrete(api: Any, identity: RequestedIdentity, registry: Any = None) -> tup
     try:
         known = accelerators(registry)
     except (ImportError, OSError, AttributeError, RuntimeError):
-        return (SOME_GPU,)
+        return (wire.Accelerator(name=SOME_GPU),)
     one = identity.device not in (AUTO, SOME_GPU)
-    return tuple(sorted(each.shared for each in known if each.dedicated and (not one or each.name == identity.device)))
+    used = [each for each in known if each.dedicated and (not one or each.name == identity.device)]
+    found = (wire.Accelerator(name=each.shared, total_bytes=each.total, free_bytes=each.free) for each in used)
+    return tuple(sorted(found, key=lambda each: each.name))
 
 
 def place(api: Any, identity: RequestedIdentity, registry: Any = None) -> Placement:
@@ -120,7 +125,8 @@ def _listed(registry: Any) -> Iterator[Accelerator]:
         address = (facts.device_id or b"").decode("utf-8", "replace")
         if facts.type in (_DEDICATED, _INTEGRATED):
             dedicated = facts.type == _DEDICATED and not name.startswith(_SHARED)
-            yield Accelerator(name, f"pci-{address.lower()}" if address else name, dedicated, handle)
+            shared = f"pci-{address.lower()}" if address else name
+            yield Accelerator(name, shared, dedicated, handle, facts.memory_total, facts.memory_free)
 
 
 def _registry() -> Any:

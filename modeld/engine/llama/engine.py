@@ -41,6 +41,7 @@ from modeld.engine.required import required
 from modeld.output.grammar.values import Opened
 from shared.catalog.identity import RequestedIdentity
 from shared.errors import ContextOverflow, EngineFailed, ModelLoadFailed, UnsupportedFeature
+from shared.protocol.api import Accelerator
 
 _NO_CELLS, _ABORTED = 1, 2  # llama_decode's answers
 
@@ -76,7 +77,7 @@ class LlamaEngine:
         self._digest = self._library.digest()
         return self._digest
 
-    def accelerators(self, identity: RequestedIdentity) -> tuple[str, ...]:
+    def accelerators(self, identity: RequestedIdentity) -> tuple[Accelerator, ...]:
         """As the contract says."""
         return discrete(self._library_of().api, identity)
 

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from shared.catalog.identity import AUTO, RequestedIdentity
+from shared.protocol.api import Accelerator
 
 _PCI = ("domain", "bus", "device", "function")
 
 
-def discrete(make_core: Callable[[], Any], identity: RequestedIdentity) -> tuple[str, ...]:
-    """The name of the device, the same in every process on this machine, if it has memory of its own; else ().
+def discrete(make_core: Callable[[], Any], identity: RequestedIdentity) -> tuple[Accelerator, ...]:
+    """The device, named alike in every process on this machine, if it has memory of its own; else ().
 
     `auto` is the CPU here. A device that does not say what it is counts as dedicated when it is a GPU. The runtime's
     core is made only where it must be asked.
@@ -22,7 +23,16 @@ def discrete(make_core: Callable[[], Any], identity: RequestedIdentity) -> tuple
     core = make_core()
     kind = _ask(core, device, "DEVICE_TYPE")
     dedicated = str(kind).upper().endswith("DISCRETE") if kind is not None else device.startswith("GPU")
-    return (_name(core, device),) if dedicated else ()
+    return (_accelerator(core, device),) if dedicated else ()
+
+
+def _accelerator(core: Any, device: str) -> Accelerator:
+    """Its whole memory, and that less what this process holds: of other processes the runtime tells nothing."""
+    total = _ask(core, device, "GPU_DEVICE_TOTAL_MEM_SIZE")
+    held = _ask(core, device, "GPU_MEMORY_STATISTICS")
+    whole = total if isinstance(total, int) else 0
+    own = sum(one for one in held.values() if isinstance(one, int)) if isinstance(held, dict) else 0
+    return Accelerator(name=_name(core, device), total_bytes=whole, free_bytes=max(whole - own, 0))
 
 
 def _name(core: Any, device: str) -> str:

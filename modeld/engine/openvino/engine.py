@@ -42,6 +42,7 @@ from shared.catalog.formats.gguf import Header
 from shared.catalog.identity import RequestedIdentity, ResolvedIdentity
 from shared.errors import ContextOverflow, EngineFailed, ModelLoadFailed, UnsupportedFeature
 from shared.paths import data_root
+from shared.protocol.api import Accelerator
 
 _STAGES = {"begin": 20, "requantised": 300, "converted": 500, "tokenizer": 600, "pipeline": 950, "ready": 1000}
 
@@ -68,7 +69,7 @@ class OpenVinoEngine(KeepsNothing):
         self._library = Library()
         return self._library.digest()
 
-    def accelerators(self, identity: RequestedIdentity) -> tuple[str, ...]:
+    def accelerators(self, identity: RequestedIdentity) -> tuple[Accelerator, ...]:
         """As the contract says."""
         return discrete(self._library_of().openvino.Core, identity)
 

@@ -11,6 +11,7 @@ import pytest
 from modeld.engine.llama import devices as llama
 from modeld.engine.openvino import devices as openvino
 from shared.catalog.identity import RequestedIdentity
+from shared.protocol.api import Accelerator
 
 pytestmark = pytest.mark.unit
 CPU, GPU, IGPU = 0, 1, 2
@@ -40,6 +41,7 @@ class Registry:
     def _properties(self, device: int, place: Any) -> None:
         facts = place._obj
         facts.type, facts.name, facts.device_id = self._devices[device]
+        facts.memory_total, facts.memory_free = 8 << 30, 3 << 30
 
 
 def api(*, offload: bool = True) -> Any:
@@ -53,7 +55,11 @@ def test_llama_uses_every_dedicated_device_and_names_it_by_its_place() -> None:
         (GPU, b"Vulkan1", None),
         (IGPU, b"Vulkan0", b"0000:00:02.0"),
     )
-    assert llama.discrete(api(), asked(), registry) == ("Vulkan1", "pci-0000:c1:00.0")
+    found = llama.discrete(api(), asked(), registry)
+    assert [(one.name, one.total_bytes, one.free_bytes) for one in found] == [
+        ("Vulkan1", 8 << 30, 3 << 30),
+        ("pci-0000:c1:00.0", 8 << 30, 3 << 30),
+    ]
 
 
 @pytest.mark.parametrize("fields", [{"device": "CPU"}, {"gpu_layers": 0}])
@@ -67,7 +73,7 @@ def test_apples_gpu_shares_the_hosts_memory() -> None:
 
 
 def test_llama_whose_registry_cannot_be_read_still_excludes_another() -> None:
-    assert llama.discrete(api(), asked(), object()) == (llama.SOME_GPU,)
+    assert llama.discrete(api(), asked(), object()) == (Accelerator(name=llama.SOME_GPU),)
 
 
 def test_the_room_for_properties_is_larger_than_they_are() -> None:
@@ -89,7 +95,13 @@ PCI = SimpleNamespace(domain=0, bus=0xC1, device=0, function=0)
 
 def test_openvino_on_a_dedicated_gpu_has_the_name_that_llama_gives_it() -> None:
     core = Core(DEVICE_TYPE="Type.DISCRETE", DEVICE_PCI_INFO=PCI)
-    assert openvino.discrete(lambda: core, asked(device="GPU.1")) == ("pci-0000:c1:00.0",)
+    assert openvino.discrete(lambda: core, asked(device="GPU.1")) == (Accelerator(name="pci-0000:c1:00.0"),)
+
+
+def test_openvino_tells_the_whole_memory_less_what_this_process_holds() -> None:
+    core = Core(GPU_DEVICE_TOTAL_MEM_SIZE=8 << 30, GPU_MEMORY_STATISTICS={"usm_device": 1 << 30, "cl_mem": 1 << 20})
+    (found,) = openvino.discrete(lambda: core, asked(device="GPU"))
+    assert (found.total_bytes, found.free_bytes) == (8 << 30, (7 << 30) - (1 << 20))
 
 
 @pytest.mark.parametrize(
@@ -104,7 +116,7 @@ def test_openvino_on_a_dedicated_gpu_has_the_name_that_llama_gives_it() -> None:
     ],
 )
 def test_openvino_elsewhere(device: str, known: dict[str, Any], names: tuple[str, ...]) -> None:
-    assert openvino.discrete(lambda: Core(**known), asked(device=device)) == names
+    assert tuple(one.name for one in openvino.discrete(lambda: Core(**known), asked(device=device))) == names
 
 
 def test_openvino_on_the_cpu_is_not_even_asked() -> None:
