@@ -110,8 +110,8 @@ def _backend(command: argparse.ArgumentParser) -> None:
 def _model_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     add("list", "what can run now", "list", reads=True)
     library = add("library", "every model on this machine, also with modeld stopped", "library", reads=True)
-    library.add_argument("action", nargs="?", choices=("add", "refresh"), help="add a folder; scan again")
-    library.add_argument("folder", nargs="?", help="for add")
+    library.add_argument("action", nargs="?", choices=("add", "remove", "refresh"), help="folders; scan again")
+    library.add_argument("folder", nargs="?", help="for add and remove")
     describe = add("describe", "a model's abilities and what loading it would take", "describe", reads=True)
     describe.add_argument("model", help=NAMED)
     _config(describe)

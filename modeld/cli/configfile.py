@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from shared.paths import config_file
@@ -20,8 +21,27 @@ def add_folder(folder: Path) -> tuple[Path, bool]:
     known = load_settings(environ={}, file=file).model_folders
     if str(folder) in known:
         return file, False
+    _write(file, [*known, str(folder)])
+    return file, True
+
+
+def remove_folder(folder: Path) -> tuple[Path, tuple[str, ...] | None]:
+    """Take `folder` out; the file, and None, or the folders that are there where it is none of them.
+
+    Raises SettingInvalid (a broken file is not touched), OSError.
+    """
+    file = config_file()
+    known = load_settings(environ={}, file=file).model_folders
+    kept = [name for name in known if os.path.abspath(os.path.expanduser(name)) != str(folder)]
+    if len(kept) == len(known):
+        return file, known
+    _write(file, kept)
+    return file, None
+
+
+def _write(file: Path, folders: Sequence[str]) -> None:
     # JSON's strings are TOML's basic strings
-    line = "model_folders = [" + ", ".join(json.dumps(name) for name in (*known, str(folder))) + "]"
+    line = "model_folders = [" + ", ".join(json.dumps(name) for name in folders) + "]"
     text = file.read_text(encoding="utf-8") if file.exists() else ""
     # A key after a table's header would belong to the table: new lines go to the top.
     text = _LINE.sub(lambda _: line, text, count=1) if _LINE.search(text) else f"{line}\n{text}"
@@ -33,4 +53,3 @@ def add_folder(folder: Path) -> tuple[Path, bool]:
         replace_content(file, part.read_bytes())
     finally:
         part.unlink(missing_ok=True)
-    return file, True

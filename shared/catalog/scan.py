@@ -21,7 +21,7 @@ import msgspec
 from shared.catalog.entry import Format, Source
 from shared.catalog.fingerprint import long_path
 from shared.catalog.sources import SearchFolder
-from shared.catalog.stores import hub_cache, ollama
+from shared.catalog.stores import hub_cache, llama_cache, ollama
 from shared.system.foreign import Foreign, NoAnswer, is_missing
 from shared.text.secret import shown_address
 
@@ -157,10 +157,18 @@ class Scan:
         names = [name for name, kind in self._list(snapshots, where.depth + 1) if kind != "file"]
         ref = os.path.join(folder, *hub_cache.MAIN)
         main = self._small(ref, hub_cache.MAX_REF).decode("ascii", "replace").strip()
+        if main not in names and len(names) > 1:
+            main = max(names, key=lambda name: self._changed(os.path.join(snapshots, name)))
         for name in sorted(names, key=lambda name: (name != main, name)):
             old = hub_cache.outdated(name, main, names)
             inside = _Where(where.source, repository, old, where.depth + 2)
             yield from self._folder(os.path.join(snapshots, name), inside)
+
+    def _changed(self, path: str) -> tuple[int, str]:
+        try:
+            return self._look(path, partial(os.stat, long_path(path))).st_mtime_ns, path
+        except OSError:
+            return 0, path  # whoever lists it says why
 
     def _list(self, folder: str, depth: int, *, named: bool = False) -> list[tuple[str, Kind]]:
         """Names with what each is; empty when the folder cannot or need not be read."""
@@ -207,14 +215,16 @@ class Scan:
             return None
         if not stat.S_ISREG(status.st_mode):
             return None
+        flat = llama_cache.parted(os.path.basename(path))
         return Candidate(
             path=path,
             source=where.source,
             format="gguf",
             signature=_signature(status),
             size=status.st_size,
-            group=group,
-            origin=where.origin,
+            group=group if flat is None else os.path.join(group, flat.repository),
+            hint="" if flat is None else flat.stem,
+            origin=where.origin if flat is None else flat.repository,
             revision=where.revision,
         )
 

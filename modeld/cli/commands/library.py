@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import argparse
-import stat
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import anyio
 
+from modeld.cli import model_folders
 from modeld.cli.context import Context, lined, print_json
 from modeld.client import reach
 from shared import codes
 from shared.diagnosis.remedy import called, install_command
 from shared.errors import ModeldError
 from shared.protocol import api
-from shared.system.foreign import ask
 from shared.text.shown import one_line
-from shared.text.words import few, is_text, size_text
+from shared.text.words import counted, few, size_text
 
 #: A command waits this long for a cold scan of a big library to finish.
 SCAN_SECONDS = 20.0
 
 
 def main(options: argparse.Namespace) -> int:
-    """Lists, refreshes, or adds a folder to the ones that are searched."""
+    """Lists, refreshes, or changes which folders are searched."""
     context = Context()
-    if options.action == "add":
-        return _add(options.folder)
+    if options.action in ("add", "remove"):
+        return (model_folders.add if options.action == "add" else model_folders.remove)(options.folder)
     result = anyio.run(_asked, context, options.action == "refresh")
     if result is None:
         result = offline(context)
@@ -36,11 +34,22 @@ def main(options: argparse.Namespace) -> int:
         print_json(result)
         return codes.OK
     print(table(result.rows) if result.rows else f"no models: `{called('modeld')} pull starter` fetches a small one")
-    for line in next_steps(result.rows, called("modeld")):
+    for line in [*next_steps(result.rows, called("modeld")), *_unfinished(context)]:
         print(line)
     for line in few(result.problems, f"`{called('modeld')} library --json`"):
         print(f"modeld: {one_line(line)}", file=sys.stderr)
     return codes.OK
+
+
+def _unfinished(context: Context) -> list[str]:
+    """A word on downloads that did not end: they fill the disk and are no models."""
+    from shared.fetch.partial import partials
+
+    found = partials(context.root.models)
+    size = size_text(sum(one.size_bytes for one in found))
+    modeld = called("modeld")
+    line = f"{counted(len(found), 'unfinished download')} ({size}): `{modeld} pull --partial` lists, `--clean` removes."
+    return [line] if found else []
 
 
 async def _asked(context: Context, refresh: bool) -> api.LibraryResult | None:
@@ -119,30 +128,3 @@ def next_steps(rows: Sequence[api.LibraryRow], modeld: str = "modeld") -> list[s
     if allowed.get("install_engine"):
         lines.append(f"No engine is installed: `{install_command('openvino')}`, or the same with [llama].")
     return ["", *lines] if lines else []
-
-
-def _add(folder: str | None) -> int:
-    """Write the folder into the config file, whose other lines stay as they are."""
-    if folder is None:
-        print("modeld library add: name a folder", file=sys.stderr)
-        return codes.USAGE
-    path = Path(folder).expanduser().absolute()
-    if not is_text(str(path)):
-        print(f"modeld: {str(path)!a} is not valid UTF-8: give the folder another name", file=sys.stderr)
-        return codes.USAGE
-    try:
-        is_folder = stat.S_ISDIR(ask(path, path.stat).st_mode)
-    except OSError as error:
-        print(f"modeld: {one_line(f'{error.filename}: {error.strerror}')}", file=sys.stderr)
-        return codes.USAGE
-    if not is_folder:
-        print(f"modeld: {one_line(str(path))} is not a folder", file=sys.stderr)
-        return codes.USAGE
-    from modeld.cli.configfile import add_folder
-
-    file, added = add_folder(path)
-    known = "now" if added else "already"
-    print(one_line(f"{path} is {known} among the model folders ({file})"))
-    if added:
-        print(f"A running modeld sees it after `{called('modeld')} restart`.")
-    return codes.OK

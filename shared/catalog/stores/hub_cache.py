@@ -21,7 +21,7 @@ def repository(folder: str) -> str:
 
 
 def outdated(revision: str, main: str, revisions: Sequence[str]) -> str:
-    """The short form of a revision that `refs/main` does not name, "" for the current one or where nothing is known."""
-    if not _COMMIT.fullmatch(main) or main not in revisions or revision == main:
+    """The short form of a revision that is not the current one (`main`), "" for that and where nothing is known."""
+    if not _COMMIT.fullmatch(revision) or main not in revisions or revision == main:
         return ""
     return revision[:SHORT]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -180,6 +183,32 @@ def test_a_file_that_could_not_be_read_is_read_when_it_can_be(
         assert library.find("one").problem == "Permission denied"
     assert library.refresh(WAIT)
     assert not library.find("one").problem
+
+
+@pytest.mark.parametrize("code", ["EACCES", "EIO", "ESTALE", "ENOTCONN", "EPERM", "ETIMEDOUT"])
+def test_whatever_the_system_says_costs_its_own_rows(
+    data_root: DataRoot, short_tmp: Path, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    put(data_root.models / "near.gguf")
+    put(short_tmp / "share" / "far.gguf")
+    library = opened(data_root, short_tmp / "share")
+    assert library.wait(WAIT)
+    number = getattr(errno, code)
+
+    def refusing(path: object, *, real: Any) -> Any:
+        if str(path).startswith(str(short_tmp / "share")):
+            raise OSError(number, os.strerror(number))
+        return real(path)
+
+    with monkeypatch.context() as patched:
+        for name in ("scandir", "stat"):
+            patched.setattr(os, name, partial(refusing, real=getattr(os, name)))
+        assert library.refresh(WAIT)
+        rows = {row.name: row.problem for row in library.rows()}
+    assert rows == {"near": "", "far": f"{short_tmp / 'share'}: {os.strerror(number)}"}
+    assert library.refresh(WAIT)
+    assert names_of(library) == ["far", "near"]
+    library.close()
 
 
 def test_a_repository_is_not_searched_twice_for_its_revisions(data_root: DataRoot, short_tmp: Path) -> None:

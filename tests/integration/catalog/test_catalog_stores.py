@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -173,14 +174,37 @@ def test_namesakes_say_where_they_came_from(data_root: DataRoot, home: Path, sho
         cache.snapshot(f"{owner}/Foo-GGUF", NEW, {"Foo-Q4_K_M.gguf": weights(owner)})
     put(home / ".lmstudio" / "models" / "publisher" / "Foo-GGUF" / "Foo-Q4_K_M.gguf")
     put(home / ".local" / "share" / "nomic.ai" / "GPT4All" / "Foo-Q4_K_M.gguf")
-    put(home / ".cache" / "llama.cpp" / "ggml-org_gemma-3-1b-it-GGUF_gemma-3-1b-it-Q4_K_M.gguf")
-    folders = (home / ".local" / "share" / "nomic.ai" / "GPT4All", home / ".cache" / "llama.cpp")
-    rows = rows_of(opened(data_root, home, *folders))
+    rows = rows_of(opened(data_root, home, home / ".local" / "share" / "nomic.ai" / "GPT4All"))
     assert sorted(rows) == [
         "foo-q4_k_m", "foo-q4_k_m@bartowski", "foo-q4_k_m@lmstudio-community", "foo-q4_k_m@publisher",
-        "foo-q4_k_m@unsloth", "ggml-org_gemma-3-1b-it-gguf_gemma-3-1b-it-q4_k_m",
+        "foo-q4_k_m@unsloth",
     ]  # fmt: skip
     assert rows["foo-q4_k_m@unsloth"].title == "Foo-Q4_K_M (unsloth)"
+
+
+def test_the_cache_of_llama_cpp_is_one_flat_folder(data_root: DataRoot, home: Path) -> None:
+    cache = home / ".cache" / "llama.cpp"
+    put(cache / "ggml-org_gemma-3-1b-it-GGUF_gemma-3-1b-it-Q4_K_M.gguf")
+    put(cache / "ggml-org_gemma-3-1b-it-GGUF_mmproj-model-f16.gguf", projector())
+    put(cache / "ggml-org_gemma-3-1b-it-GGUF_gemma-3-1b-it-Q4_K_M.gguf.json", b"{}")
+    put(cache / "unsloth_Foo-GGUF_Foo-Q4_0.gguf")
+    put(cache / "openbmb_MiniCPM-V-2_6-gguf_ggml-model-Q4_K_M.gguf")
+    rows = rows_of(opened(data_root, home, cache))
+    assert {name: bool(row.projector) for name, row in rows.items()} == {
+        "foo-q4_0": False,
+        "gemma-3-1b-it-q4_k_m": True,
+        "minicpm-v-2_6-q4_k_m": False,
+    }
+
+
+def test_without_a_ref_the_newest_revision_has_the_plain_name(data_root: DataRoot, home: Path) -> None:
+    cache = HubCache(home / ".cache" / "huggingface" / "hub")
+    newest = cache.snapshot("o/Foo-GGUF", OLD, {"foo.gguf": weights("new")}, ref=None)
+    other = cache.snapshot("o/Foo-GGUF", NEW, {"foo.gguf": weights("old")}, ref=None)
+    os.utime(other, (1, 1))
+    rows = rows_of(opened(data_root, home))
+    assert sorted(rows) == ["foo", "foo@bbbbbbb"]
+    assert rows["foo"].path.startswith(str(newest))
 
 
 def test_what_was_picked_before_the_names_changed_is_still_found(data_root: DataRoot, home: Path) -> None:
