@@ -1,4 +1,4 @@
-"""`modeld library add` and `remove`: folders in the config file, each looked at once, and nothing else of it changed."""
+"""`modeld library add` and `remove`: folders in the config file, each looked at once, nothing else changed."""
 
 from __future__ import annotations
 
