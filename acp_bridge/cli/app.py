@@ -30,7 +30,11 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "install":
         from acp_bridge.install.command import main as install
 
-        return install(options)
+        if not options.http:
+            return install(options)
+        from acp_bridge.cli.http_command import provider
+
+        return install(options, provider(options))
     if options.command == "http":
         from acp_bridge.cli.http_command import http
 
@@ -126,10 +130,13 @@ def _export(parser: argparse.ArgumentParser) -> None:
 
 
 def _install(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("editor", choices=("zed", "jetbrains", "vscode", "neovim"))
+    parser.add_argument("editor", choices=("zed", "jetbrains", "vscode", "neovim", "continue"))
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--print", dest="print_only", action="store_true", help="print what would be pasted by hand")
     what.add_argument("--remove", action="store_true", help="remove it from the settings")
     parser.add_argument("--dry-run", action="store_true", help="show the change and make none")
+    parser.add_argument("--http", action="store_true", help="add the models as `acp-bridge http` serves them")
+    parser.add_argument("--port", type=int, default=8199, metavar="N", help="with --http: the port of the server")
+    parser.add_argument("--yes", action="store_true", help="with --http: do not ask first")
     parser.add_argument("--settings", metavar="FILE", help="another file than the usual one (neovim: folder)")
     parser.add_argument("--vsix", metavar="FILE", help="for vscode: the extension's package")

@@ -6,9 +6,11 @@ import argparse
 import importlib.util
 from pathlib import Path
 
+from acp_bridge.install.http_provider import Provider, ProviderModel
 from acp_bridge.models.picker import is_remote
 from shared.diagnosis.remedy import install_command
 from shared.errors import BackendUnavailable, SettingInvalid
+from shared.paths import data_root
 
 
 def http(options: argparse.Namespace) -> int:
@@ -35,6 +37,27 @@ def http(options: argparse.Namespace) -> int:
             json=options.json,
         )
     )
+
+
+def provider(options: argparse.Namespace) -> Provider:
+    """What an editor is told of the face: where it will be, and the models of this machine."""
+    from acp_bridge.cli.report_commands import advertised
+
+    rows = [] if options.remove else advertised()
+    models = [
+        ProviderModel(
+            name=row.name,
+            title=row.title,
+            context=row.context_train,
+            tools=row.tools,
+            vision=row.vision,
+            fim=row.fim,
+            embeds=row.embedding_only,
+        )
+        for row in rows
+    ]
+    url = f"http://127.0.0.1:{options.port}/v1"
+    return Provider(url=url, models=models, key_file=data_root().path / "http" / "service.key")
 
 
 def _path(given: str | None) -> Path | None:

@@ -19,6 +19,7 @@ from shared import codes
 from shared.diagnosis.finding import Finding, lines, problems
 from shared.errors import ModeldError
 from shared.paths import DataRoot, config_file, data_root
+from shared.protocol.api import LibraryRow
 from shared.settings import load_settings
 from shared.text.shown import one_line
 
@@ -26,6 +27,12 @@ from shared.text.shown import one_line
 LOOK_LIMIT_S = 10.0
 #: How long an editor's interpreter may take to import the bridge.
 INTERPRETER_LIMIT_S = 10.0
+
+
+def advertised() -> list[LibraryRow]:
+    """The local models that an editor would show."""
+    core, _ = anyio.run(_looked_around)
+    return list(core.models.rows)
 
 
 def models(*, as_json: bool) -> int:

@@ -13,6 +13,7 @@ from acp_bridge.install import change
 from acp_bridge.install.change import FileChange
 from acp_bridge.install.editor_paths import Surroundings
 from acp_bridge.install.editors import EDITORS, CannotInstall, Plan, Wanted
+from acp_bridge.install.http_provider import PROVIDERS, Provider
 from shared.diagnosis.remedy import fleeting
 from shared.paths import home
 from shared.text.shown import one_line
@@ -21,23 +22,37 @@ from shared.text.shown import one_line
 COMMAND_SECONDS = 120.0
 
 
-def main(options: argparse.Namespace) -> int:
-    """Exit code 0 when it is done (or was already), 1 when something is in the way."""
+def main(options: argparse.Namespace, provider: Provider | None = None) -> int:
+    """Exit code 0 when it is done (or was already), 1 when something is in the way. With a `provider` (`--http`) the
+    editor is told of that in the place of the agent, and the person is asked first.
+    """
     try:
         around = surroundings()
         wanted = Wanted(remove=options.remove, settings=_absolute(options.settings), vsix=_vsix(options.vsix))
-        plan = EDITORS[options.editor](around, wanted)
+        plan = _plan(options.editor, around, wanted, provider)
         if options.print_only:
             print(plan.snippet)
             for one in plan.changes:
                 print(f"Add this to {one.path}", file=sys.stderr)
             return 0
-        return _carry_out(plan, dry=options.dry_run, removes=options.remove)
+        asks = provider is not None and not options.yes
+        return _carry_out(plan, dry=options.dry_run, removes=options.remove, asks=asks)
     except (CannotInstall, change.Moved) as error:
         print(f"acp-bridge: {one_line(str(error))}", file=sys.stderr)
     except OSError as error:
         print(f"acp-bridge: {error.filename or 'the system'}: {error.strerror or error}", file=sys.stderr)
     return 1
+
+
+def _plan(editor: str, around: Surroundings, wanted: Wanted, provider: Provider | None) -> Plan:
+    """Raises CannotInstall."""
+    if provider is None:
+        if editor not in EDITORS:
+            raise CannotInstall(f"{editor} speaks neither ACP nor LSP: add --http")
+        return EDITORS[editor](around, wanted)
+    if editor not in PROVIDERS:
+        raise CannotInstall(f"--http is for {', '.join(PROVIDERS)}; {editor} needs none")
+    return PROVIDERS[editor](around, wanted, provider)
 
 
 def surroundings() -> Surroundings:
@@ -77,7 +92,7 @@ def _vsix(given: str | None) -> Path | None:
     return None
 
 
-def _carry_out(plan: Plan, *, dry: bool, removes: bool) -> int:
+def _carry_out(plan: Plan, *, dry: bool, removes: bool, asks: bool) -> int:
     for warning in plan.warnings:
         print(f"acp-bridge: {warning}", file=sys.stderr)
     todo = [one for one in plan.changes if one.changes]
@@ -88,6 +103,8 @@ def _carry_out(plan: Plan, *, dry: bool, removes: bool) -> int:
     if dry:
         print("nothing was changed" if todo or plan.commands else "nothing to change")
         return 0
+    if asks and todo and not _agreed():
+        return 1
     for one in todo:
         _make(one)
     if not todo and not plan.commands:
@@ -99,6 +116,18 @@ def _carry_out(plan: Plan, *, dry: bool, removes: bool) -> int:
     for hint in plan.hints:
         print(hint)
     return 1 if failed and not removes else 0  # an editor calls it a failure to remove what is not there
+
+
+def _agreed() -> bool:
+    """The person says yes; where nobody can be asked, `--yes` has to."""
+    if not sys.stdin.isatty():
+        print("acp-bridge: nothing was changed: add --yes where nobody can be asked", file=sys.stderr)
+        return False
+    print("Make this change? [y/N] ", end="", flush=True)
+    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        return True
+    print("nothing was changed")
+    return False
 
 
 def _make(one: FileChange) -> None:

@@ -48,7 +48,7 @@ def zed(around: Surroundings, wanted: Wanted) -> Plan:
     command = editor_paths.command_of(around, "acp")
     entry = {"type": "custom", "command": command.command, "args": list(command.args), "env": command.env}
     hint = f"In Zed: open the agent panel, New Thread, {AGENT}. Settings are read at once."
-    return _settings(wanted, editor_paths.zed_settings(around), ("agent_servers", AGENT), entry, hint)
+    return settings_plan(wanted, editor_paths.zed_settings(around), ("agent_servers", AGENT), entry, hint)
 
 
 def jetbrains(around: Surroundings, wanted: Wanted) -> Plan:
@@ -56,7 +56,7 @@ def jetbrains(around: Surroundings, wanted: Wanted) -> Plan:
     command = editor_paths.command_of(around, "acp")
     entry = {"command": command.command, "args": list(command.args), "env": command.env}
     hint = f"In the IDE: open AI Chat and choose {AGENT} among the agents."
-    return _settings(wanted, editor_paths.jetbrains_settings(around), ("agent_servers", AGENT), entry, hint)
+    return settings_plan(wanted, editor_paths.jetbrains_settings(around), ("agent_servers", AGENT), entry, hint)
 
 
 def vscode(around: Surroundings, wanted: Wanted) -> Plan:
@@ -70,7 +70,7 @@ def vscode(around: Surroundings, wanted: Wanted) -> Plan:
     plan = Plan()
     for variant, executable in found:
         file = wanted.settings or editor_paths.code_settings(around, variant)
-        one = _settings(wanted, file, (CODE_SETTING,), around.interpreter, "")
+        one = settings_plan(wanted, file, (CODE_SETTING,), around.interpreter, "")
         if not wanted.remove:
             one = _with_environment(one, editor_paths.command_of(around, "lsp").env)
         plan = msgspec.structs.replace(plan, changes=plan.changes + one.changes, snippet=one.snippet)
@@ -110,7 +110,7 @@ def nvim(around: Surroundings, wanted: Wanted) -> Plan:
     }
     changes = []
     for path, text in texts.items():
-        before = _current(path)
+        before = read_current(path)
         if before is not None and not before.startswith(neovim.MARK):
             raise CannotInstall(f"{path} is there and was not written by acp-bridge; move it away first")
         changes.append(FileChange(path=path, before=before, after=None if wanted.remove else text))
@@ -133,9 +133,13 @@ AGENT_SERVERS: dict[str, Callable[[Surroundings], Path]] = {
 }
 
 
-def _settings(wanted: Wanted, usual: Path, path: tuple[str, ...], value: Any, hint: str) -> Plan:
+def settings_plan(wanted: Wanted, usual: Path, path: tuple[str, ...], value: Any, hint: str) -> Plan:
+    """One value set or removed in settings of JSON with comments, `usual` unless another file is wanted.
+
+    Raises CannotInstall.
+    """
     file = wanted.settings or usual
-    before = _current(file)
+    before = read_current(file)
     if before is None and wanted.remove:
         return Plan()
     try:
@@ -152,7 +156,8 @@ def _settings(wanted: Wanted, usual: Path, path: tuple[str, ...], value: Any, hi
     )
 
 
-def _current(path: Path) -> str | None:
+def read_current(path: Path) -> str | None:
+    """What a file holds, None when it is not there. Raises CannotInstall."""
     try:
         return current(path)
     except UnicodeDecodeError as error:
@@ -171,7 +176,7 @@ def configured(around: Surroundings) -> dict[str, tuple[Path, list[str] | None]]
     found: dict[str, tuple[Path, list[str] | None]] = {}
     for name, settings_of in AGENT_SERVERS.items():
         file = settings_of(around)
-        text = _current(file)
+        text = read_current(file)
         if text is None:
             continue
         try:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from acp_bridge.faces.http.exchange import ABORT
+
 if TYPE_CHECKING:
     from uvicorn import Config
     from uvicorn.server import ServerState
@@ -26,7 +28,7 @@ class Connection(H11Protocol):
     """Closes what waits for too long, or belongs to another user."""
 
     def __init__(self, config: Config, server_state: ServerState, waiting: dict[Connection, None]) -> None:
-        super().__init__(config, server_state, {})
+        super().__init__(config, server_state, {ABORT: self.give_up})
         self._waiting = waiting  # those without a request, the longest first
         self._timer: asyncio.TimerHandle | None = None
         self._begun = False  # a part of a head has come

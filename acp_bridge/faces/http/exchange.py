@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from acp_bridge.cancel import Cancel
 from acp_bridge.faces.http.protocol import answer
-from acp_bridge.faces.http.protocol.errors import Refusal, Reply, reply_to
+from acp_bridge.faces.http.protocol.errors import Refusal, Reply, reply_to, stopped
 from shared.diagnosis.defect import reporter
 from shared.errors import MessageTooLarge, ModeldError
 from shared.protocol.faults import InternalFault
@@ -27,6 +27,8 @@ BODY_S = 30.0
 #: A stream says what it waits for after this long without a piece of the answer, and again each time: some programs
 #: and proxies give up a connection on which nothing comes.
 COMMENT_S = 10.0
+#: Where the connection of a request leaves what closes it.
+ABORT = "abort"
 JSON = "application/json"
 EVENTS = "text/event-stream"
 report_defect = reporter("acp-bridge")
@@ -57,6 +59,7 @@ class Output:
 
     def __init__(self, send: Send, settings: Settings, cancel: Cancel, headers: Mapping[str, str]) -> None:
         self.started = False
+        self.stalled = False  # the client does not take what it is sent
         self.waits_for = "waiting for the model"
         self._send = send
         self._settings = settings
@@ -73,7 +76,7 @@ class Output:
         self._parts.append(data)
         self._size += len(data)
         if self._size > self._settings.stalled_bytes:
-            self._cancel.request()
+            self._stall()
         self._moved.set()
 
     def end(self) -> None:
@@ -102,12 +105,12 @@ class Output:
             if quiet:
                 self.piece(answer.comment(self.waits_for))
             await self._flush()
-        if self.started and not self._whole:
+        if self.started and not self._whole and not self.stalled:
             await self._give({"type": "http.response.body", "body": b""})
 
     async def _flush(self) -> None:
         data, self._parts, self._size = b"".join(self._parts), [], 0
-        if not data or self._cancel.requested:
+        if not data or self.stalled:
             return
         if not self.started:
             self.started = True
@@ -123,7 +126,11 @@ class Output:
         with anyio.move_on_after(self._settings.stalled_seconds) as scope:
             await self._send(message)
         if scope.cancelled_caught:
-            self._cancel.request()
+            self._stall()
+
+    def _stall(self) -> None:
+        self.stalled = True
+        self._cancel.request()
 
 
 Work = Callable[[Cancel, Output], Awaitable[None]]
@@ -165,6 +172,8 @@ class Running(Response):
                     await self._streamed(output, cancel)
                 else:
                     await self._answered(output, cancel)
+                if output.stalled:
+                    await _cut(scope, receive)
                 group.cancel_scope.cancel()
         finally:
             self._cancels.discard(cancel)
@@ -187,13 +196,24 @@ class Running(Response):
             report_defect("a request", error)
             reply = reply_to(InternalFault(type=type(error).__name__))
         else:
-            return
+            if not cancel.requested:
+                return
+            reply = stopped()  # to a client that has gone nothing is sent
         await tell(output, reply)
 
 
 async def tell(output: Output, reply: Reply) -> None:
     """An error, wherever the answer stands."""
     await output.reply(reply.status, reply.body, reply.headers)
+
+
+async def _cut(scope: Scope, receive: Receive) -> None:
+    """Close the connection at once: what the system still holds for it would never be taken."""
+    abort = scope.get("state", {}).get(ABORT)
+    if abort is not None:
+        abort()
+        while (await receive())["type"] != "http.disconnect":
+            pass
 
 
 async def _until_gone(receive: Receive, cancel: Cancel) -> None:

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from http_world import HttpServer
+from http_world import HttpServer, serving
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
@@ -213,6 +213,18 @@ def test_a_client_that_stops_reading_is_given_up(server: HttpServer) -> None:
         assert server.until_state("Ready")["last_turn"]["finish_reason"] == "cancelled", (
             "it is there, and reads nothing"
         )
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_server_that_is_stopped_ends_its_answers_with_that_error(server: HttpServer, *, stream: bool) -> None:
+    with serving(server.world) as other:
+        with other.begun(messages=said("count for ever"), stream=stream) as made:
+            other.until_state("Busy")
+            other.process.terminate()
+            received = b"".join(iter(lambda: made.recv(65536), b""))
+            assert other.process.wait(30) == 0
+    assert b'"kind":"cancelled"' in received
+    assert received.startswith(b"HTTP/1.1 200" if stream else b"HTTP/1.1 503")
 
 
 # --- numbers -----------------------------------------------------------------------------------

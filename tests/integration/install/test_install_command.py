@@ -10,13 +10,16 @@ import sys
 import zipfile
 from pathlib import Path
 
+import anyio.to_thread
 import pytest
 
 from acp_bridge.install import change
 from acp_bridge.install.change import FileChange, Moved
 from acp_bridge.install.jsonc import read
+from modeld_process import scripted, write_models
+from shared.paths import DataRoot
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.anyio]
 
 SETTINGS = '// mine\n{\n  "theme": "One Dark", // dark\n}\n'
 
@@ -165,3 +168,78 @@ def test_the_bridges_doctor_writes_a_report_to_show(private_home: Path, tmp_path
     assert set(texts) == {"report.txt", "report.json", "versions.txt"}
     assert "modeld" in texts["report.txt"]
     assert not any(str(private_home) in text for text in texts.values())
+
+
+# --- the models over HTTP ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def with_models(data_root: DataRoot) -> DataRoot:
+    write_models(data_root, "alpha", "beta")
+    (data_root.path / "http").mkdir(mode=0o700)
+    (data_root.path / "http" / "service.key").write_text("sk-never-to-be-seen-anywhere")
+    return data_root
+
+
+@pytest.mark.timeout(90)
+async def test_zed_gets_the_models_over_http_and_loses_them_byte_for_byte(with_models: DataRoot, zed: Path) -> None:
+    async with scripted(with_models):
+        done = await anyio.to_thread.run_sync(lambda: run("zed", "--http", "--yes", "--port", "8200"))
+        assert done.returncode == 0, done.stderr
+        entry = read(zed.read_text())["language_models"]["openai_compatible"]["modeld"]
+        assert entry["api_url"] == "http://127.0.0.1:8200/v1"
+        assert [one["name"] for one in entry["available_models"]] == ["alpha", "beta"]
+        assert entry["available_models"][0]["max_tokens"] == 4096
+        assert "MODELD_API_KEY" in done.stdout
+        assert "service.key" in done.stdout
+        assert "never-to-be-seen" not in done.stdout + zed.read_text()
+    back = run("zed", "--http", "--remove", "--yes")
+    assert back.returncode == 0, back.stderr
+    assert zed.read_text() == SETTINGS
+
+
+@pytest.mark.timeout(90)
+async def test_continue_gets_a_file_of_its_own_and_for_jetbrains_it_says_what_to_type(
+    with_models: DataRoot, private_home: Path
+) -> None:
+    file = private_home / ".continue" / "models" / "modeld.yaml"
+    async with scripted(with_models):
+        done = await anyio.to_thread.run_sync(lambda: run("continue", "--http", "--yes"))
+        assert done.returncode == 0, done.stderr
+        text = file.read_text()
+        assert 'apiKey: "${{ secrets.MODELD_API_KEY }}"' in text
+        assert text.count("provider: ") == 2
+        assert 'apiBase: "http://127.0.0.1:8199/v1"' in text
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        shown = await anyio.to_thread.run_sync(lambda: run("jetbrains", "--http", "--yes"))
+        assert "Providers & API keys" in shown.stdout
+        assert "http://127.0.0.1:8199/v1" in shown.stdout
+    assert run("continue", "--http", "--remove", "--yes").returncode == 0
+    assert not file.exists()
+    file.write_text("name: mine\n")
+    refused = run("continue", "--http", "--remove", "--yes")
+    assert (refused.returncode, "not written by acp-bridge" in refused.stderr) == (1, True)
+    assert file.read_text() == "name: mine\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a pseudo-terminal")
+@pytest.mark.parametrize(("answer", "changed"), [("y", True), ("n", False), ("", False)])
+def test_the_change_is_asked_for_first(zed: Path, data_root: DataRoot, answer: str, changed: bool) -> None:
+    added = zed.read_text().replace("}", '  "language_models": { "openai_compatible": { "modeld": {} } }\n}')
+    zed.write_text(added)
+    ours, theirs = os.openpty()
+    os.write(ours, f"{answer}\n".encode())
+    command = [sys.executable, "-m", "acp_bridge", "install", "zed", "--http", "--remove"]
+    done = subprocess.run(command, stdin=theirs, capture_output=True, text=True, check=False)
+    os.close(ours)
+    os.close(theirs)
+    assert "Make this change? [y/N]" in done.stdout
+    assert (zed.read_text() != added) is changed
+    silent = run("zed", "--http", "--remove")
+    assert ("nothing to change" in silent.stdout) is changed
+    assert ("add --yes" in silent.stderr) is not changed
+
+
+def test_what_has_no_provider_says_so(data_root: DataRoot) -> None:
+    assert "--http is for zed, jetbrains, continue" in run("neovim", "--http", "--remove").stderr
+    assert "add --http" in run("continue").stderr

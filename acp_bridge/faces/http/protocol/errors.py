@@ -130,9 +130,12 @@ def unfinished(result: TurnResult) -> Reply | None:
     if result.finish_reason == "cancelled_by_other":
         told = one_line(f"the answer was ended by {result.by or 'another client'}")
         return Reply(status=409, body=_body(409, told, code="cancelled_by_other", kind="cancelled_by_other"))
-    if result.finish_reason != "cancelled":
-        return None
-    told = "the answer was ended, since modeld stops or restarts"
+    return stopped() if result.finish_reason == "cancelled" else None
+
+
+def stopped() -> Reply:
+    """The answer to what runs while modeld or this server ends."""
+    told = "the answer was ended, since modeld or its HTTP server stops"
     body = _body(503, told, code="cancelled", kind="cancelled")
     return Reply(status=503, body=body, headers=_retrying(503, SOON_S))
 
