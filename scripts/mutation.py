@@ -24,6 +24,23 @@ NOTICED = frozenset({"killed", "timeout", "caught by type check"})
 _IGNORED = shutil.ignore_patterns("__pycache__", "node_modules", "*.pyc")
 #: mutmut leaves a listing of its own open, and our warnings are errors
 _UNRAISABLE = "ignore::pytest.PytestUnraisableExceptionWarning"
+#: mutmut tries a mutant on the tests that ran its function. What runs while a module is imported (a factory of parsers,
+#: a table) ran in one test alone, the first that imported it, though all use what it made: it is tried on every test.
+#: The short tests come first, so that most mutants are noticed at once.
+_RUN = """
+import sys
+from mutmut import __main__ as program
+from mutmut.state import state
+collect = program.collect_or_load_stats
+def collect_and_widen(*arguments, **options):
+    collect(*arguments, **options)
+    seconds, tests = state().duration_by_test, state().tests_by_mangled_function_name
+    ordered = sorted(seconds, key=seconds.get)
+    for function, own in tests.items():
+        tests[function] = dict.fromkeys(one for one in ordered if one in own or len(own) == 1)
+program.collect_or_load_stats = collect_and_widen
+program.cli(["run", *sys.argv[1:]])
+"""
 #: asked of mutmut in its own folder: each mutant, its state, and the change of those that nobody noticed
 _ASK = """
 import json
@@ -43,7 +60,7 @@ print(json.dumps(found))
 @dataclass(frozen=True)
 class Mutant:
     """One small change of the code; `change` says which (`before => after`) where no test noticed it.
-    `name` is mutmut's own; it means the same as long as `source`, a digest of the module, is the same.
+    `name` is mutmut's own; it means the same as long as the module does not change.
     """
 
     module: str
@@ -51,7 +68,6 @@ class Mutant:
     noticed: bool
     change: str
     name: str = ""
-    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,20 +84,21 @@ class Group:
 
 
 def mutate(group: Group, *, children: int, again: bool = False) -> list[Mutant]:
-    """Every mutant of the group's modules, tried; with `again` only those that nobody noticed in the last run.
+    """Every mutant of the group's modules, tried; with `again` only those that nobody noticed in the last run, and
+    those of modules that changed since.
 
     Takes minutes. Raises StepFailed where mutmut itself fails.
     """
-    now = {module: _digest(module) for module in group.modules}
-    found = earlier(group.name) or [] if again else []
-    before = {one.name: one for one in found if now.get(one.module) == one.source}
-    if len(before) != len(found):
-        before = {}  # a module has changed since: its mutants have other names
-    lived = [one.name for one in before.values() if not one.noticed]
-    if before and not lived:
-        return list(before.values())
+    sources = {module: _digest(module) for module in group.modules}
+    last = _last(group.name) if again else None
+    changed = [module for module in group.modules if last is None or last.sources.get(module) != sources[module]]
+    kept = [one for one in (last.mutants if last is not None else ()) if one.module in group.modules]
+    kept = [one for one in kept if one.module not in changed]
+    asked = [one.name for one in kept if not one.noticed] + [_pattern(module) for module in changed]
+    if not asked:
+        return kept
     folder = _workspace(group)
-    command = [str(PYTHON), "-m", "mutmut", "run", "--max-children", str(children), *lived]
+    command = [str(PYTHON), "-c", _RUN, "--max-children", str(children), *(asked if kept else ())]
     log = WORK / f"{group.name}.log"
     environ = {**os.environ, "PYTEST_DEBUG_TEMPROOT": str(folder)}  # its own: pytest clears up after other runs too
     with log.open("wb") as sink:
@@ -98,19 +115,41 @@ def mutate(group: Group, *, children: int, again: bool = False) -> list[Mutant]:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         tail = "\n".join(line for line in lines if "🎉" not in line)[-3000:]  # its count comes with every mutant
         raise StepFailed(f"{tail}\nmutmut failed for {group.name}. Its whole output is in {log}.")
-    mutants = _read(folder, frozenset(one.name for one in before.values() if one.noticed))
-    (WORK / f"{group.name}.json").write_text(json.dumps([asdict(one) for one in mutants]), encoding="utf-8")
+    mutants = _read(folder, frozenset(one.name for one in kept if one.noticed))
+    _write(group.name, _Run(sources, mutants))
     shutil.rmtree(folder)
     return mutants
 
 
 def earlier(name: str) -> list[Mutant] | None:
     """What the last run of this group found; None where there was none."""
+    last = _last(name)
+    return last.mutants if last is not None else None
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run of a group: digests of its modules, as they were then, and their mutants."""
+
+    sources: dict[str, str]
+    mutants: list[Mutant]
+
+
+def _last(name: str) -> _Run | None:
     try:
         found = json.loads((WORK / f"{name}.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return _Run(found["sources"], [Mutant(**one) for one in found["mutants"]])
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    return [Mutant(**one) for one in found]
+
+
+def _write(name: str, run: _Run) -> None:
+    (WORK / f"{name}.json").write_text(json.dumps(asdict(run)), encoding="utf-8")
+
+
+def _pattern(module: str) -> str:
+    """All mutants of a module, as mutmut names them."""
+    return module.removesuffix(".py").removesuffix("/__init__").replace("/", ".") + ".x*"
 
 
 def _digest(module: str) -> str:
@@ -152,7 +191,6 @@ def _read(folder: Path, known: frozenset[str]) -> list[Mutant]:
             noticed=noticed,
             change=_change(diff),
             name=name,
-            source=_digest(Path(path).as_posix()),
         )
         for path, name, noticed, diff in json.loads(done.stdout)
     ]
