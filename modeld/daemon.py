@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.abc
 
 from modeld import signals
-from modeld.instance import Instance, another
+from modeld.instance import Hold, Instance, another
 from modeld.library.inventory import keep_checksums, listed
 from modeld.library.jobs import Jobs
 from modeld.limit import Limit
@@ -70,7 +70,7 @@ class Daemon:
         self.version = __version__
         self.clock = clock if clock is not None else SystemClock()
         self.log = log if log is not None else LogFile(root.logs)
-        self.started = self.clock.awake()
+        self._started = self.clock.awake()
         self.abandoned_turns = 0
         self.hint_model: str | None = None
         self.store = Store(root, self.clock)
@@ -78,23 +78,24 @@ class Daemon:
         self.library = Library(root, settings)
         self.server = Server(self)
         self.handles = Handles(self)
+        self._hold = Hold(lambda: self.live)
         self.slot = Slot(
             settings,
             self.clock,
             backend=backend,
             lookup=self.library,
-            owner=self,
+            owner=self._hold,
             records=self.records,
             start_worker=self._start_worker,
             read_memory=host_memory,
             changed=self.server.changed,
+            connected=lambda: self.server.editors,
+            is_connected=self.server.has,
             log=self.log,
         )
-        self.slot.connected = lambda: self.server.editors
-        self.slot.is_connected = self.server.has
         from modeld.slot.counting import Counter
 
-        self.counter = Counter(self.slot, self._start_helper, self._spawn)
+        self.counter = Counter(settings, backend, self.slot.worker_with, self._start_helper, self._spawn)
         self.jobs = Jobs(root, self.library, self.slot, self._spawn)
         self._live: Instance | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -176,7 +177,7 @@ class Daemon:
     def _has_work(self) -> bool:
         """Whether anything should come before work that can wait. Called from threads."""
         slot = self.slot
-        return self._ending is not None or slot.scheduler.current is not None or slot.machine.state.name != "Empty"
+        return self._ending is not None or slot.scheduler.current is not None or slot.state.name != "Empty"
 
     @property
     def ending(self) -> bool:
@@ -197,10 +198,10 @@ class Daemon:
         why = live.ownership.why_lost
         self.log(f"the lease is lost ({why}): the model is unloaded, a new instance follows")
         await self.slot.lose()
-        self.slot.last_error = NotOwner(f"this modeld gave up its model: {why}", owner=None).to_wire()
+        self.slot.notes.last_error = NotOwner(f"this modeld gave up its model: {why}", owner=None).to_wire()
         await self._say_goodbye()
         await live.leave("lost")
-        self.slot.renew(self)
+        self.slot.renew()
 
     async def _close(self, live: Instance) -> None:
         assert self._ending is not None
@@ -275,7 +276,7 @@ class Daemon:
 
         return await WorkerHost.start(self.backend, self.settings, rotated(self.root.logs / "worker.log"))
 
-    # --- ownership (modeld.slot.ports.Owner) ----------------------------------------------------
+    # --- ownership -------------------------------------------------------------------------------
 
     def _on_ownership(self, event: OwnershipEvent) -> None:
         if event == "acquired":
@@ -305,32 +306,6 @@ class Daemon:
         """The instance in force."""
         assert self._live is not None, "the daemon does not run"
         return self._live
-
-    async def ensure(self) -> object:
-        """Own the hardware. Raises NotOwner with the winner, RootError, DeviceBusy."""
-        return await self.live.ownership.ensure()
-
-    async def confirm(self) -> object:
-        """Raises NotOwner, DeviceBusy."""
-        epoch = await self.live.ownership.confirm()
-        await self.live.devices.confirm()
-        return epoch
-
-    async def name_worker(self, pid: int, start_token: str) -> None:
-        """Raises NotOwner."""
-        await self.live.ownership.name_worker(pid, start_token)
-
-    async def clear_worker(self) -> None:
-        """Raises NotOwner."""
-        await self.live.ownership.clear_worker()
-
-    async def hold_devices(self, names: Sequence[str], pid: int, start_token: str) -> None:
-        """Raises DeviceBusy naming the holder, RootError."""
-        await self.live.devices.hold(names, pid, start_token)
-
-    async def release_devices(self) -> None:
-        """Let go of what the last model was on."""
-        await self.live.devices.release()
 
     def _device_in_doubt(self, doubtful: bool) -> None:
         if doubtful:
@@ -367,12 +342,17 @@ class Daemon:
         """`owner`, `standby` or `idle`."""
         return self.live.ownership.role
 
+    @property
+    def uptime(self) -> float:
+        """Awake seconds since its start."""
+        return self.clock.awake() - self._started
+
     async def own(self) -> None:
         """Before a resident operation. Raises NotOwner, RootError."""
         self.succession.look()
         if self._ending is not None:
             raise NotOwner(owner=None)
-        await self.ensure()
+        await self._hold.ensure()
 
     def require_not_standby(self) -> None:
         """For operations on what is resident: beside a living owner they are its business. Raises NotOwner."""

@@ -6,7 +6,7 @@ A process that lost the lease goes on as a new instance: an instance never owns 
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -114,6 +114,40 @@ class Instance:
         await self.ownership.release(reason)
         self.presence.withdraw(reason, self._clock.wall())
         self.listener.close()
+
+
+class Hold:
+    """The hold of the instance in force on the hardware, whichever that is. Implements `modeld.slot.ports.Owner`."""
+
+    def __init__(self, live: Callable[[], Instance]) -> None:
+        self._live = live
+
+    async def ensure(self) -> object:
+        """Own the hardware. Raises NotOwner with the winner, RootError, DeviceBusy."""
+        return await self._live().ownership.ensure()
+
+    async def confirm(self) -> object:
+        """Raises NotOwner, DeviceBusy."""
+        live = self._live()
+        epoch = await live.ownership.confirm()
+        await live.devices.confirm()
+        return epoch
+
+    async def name_worker(self, pid: int, start_token: str) -> None:
+        """Raises NotOwner."""
+        await self._live().ownership.name_worker(pid, start_token)
+
+    async def clear_worker(self) -> None:
+        """Raises NotOwner."""
+        await self._live().ownership.clear_worker()
+
+    async def hold_devices(self, names: Sequence[str], pid: int, start_token: str) -> None:
+        """Raises DeviceBusy naming the holder, RootError."""
+        await self._live().devices.hold(names, pid, start_token)
+
+    async def release_devices(self) -> None:
+        """Let go of what the last model was on."""
+        await self._live().devices.release()
 
 
 async def another(

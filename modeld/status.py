@@ -3,21 +3,75 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from shared.protocol import api
 from shared.version import __version__
 
 if TYPE_CHECKING:
-    from modeld.daemon import Daemon
     from modeld.slot.driver import Slot
+    from shared.settings import Settings
 
 
-def build(daemon: Daemon) -> api.Status:
+class Counts(Protocol):
+    """Who is connected."""
+
+    @property
+    def sessions(self) -> int:
+        """Open handles."""
+        ...
+
+    @property
+    def editors(self) -> int:
+        """Greeted connections that are no commands of a moment."""
+        ...
+
+
+class Reported(Protocol):
+    """What a status is built from."""
+
+    slot: Slot
+    settings: Settings
+    backend: str
+    abandoned_turns: int
+    hint_model: str | None
+
+    @property
+    def server(self) -> Counts:
+        """The connections."""
+        ...
+
+    @property
+    def instance(self) -> str:
+        """The fence of every call."""
+        ...
+
+    @property
+    def endpoint(self) -> str:
+        """Where it listens."""
+        ...
+
+    @property
+    def role(self) -> api.Role:
+        """`owner`, `standby` or `idle`."""
+        ...
+
+    @property
+    def ends_for(self) -> str:
+        """Why it is ending; "" while it goes on."""
+        ...
+
+    @property
+    def uptime(self) -> float:
+        """Awake seconds since its start."""
+        ...
+
+
+def build(daemon: Reported) -> api.Status:
     """`status`, as DESIGN names its parts."""
     slot = daemon.slot
-    state = slot.machine.state
-    active = slot.active()
+    state = slot.state
+    active = slot.loads.active()
     return api.Status(
         instance=daemon.instance,
         role=daemon.role,
@@ -35,11 +89,11 @@ def build(daemon: Daemon) -> api.Status:
         sessions=daemon.server.sessions,
         clients=daemon.server.editors,
         effective_context=active.num_ctx if active is not None else None,
-        memory=_memory(slot),
-        pending_reload=slot.pending_reload,
-        last_error=slot.last_error,
-        uptime_s=round(daemon.clock.awake() - daemon.started, 3),
-        last_turn=slot.last_turn,
+        memory=_memory(slot, daemon.settings),
+        pending_reload=slot.notes.pending_reload,
+        last_error=slot.notes.last_error,
+        uptime_s=round(daemon.uptime, 3),
+        last_turn=slot.notes.last_turn,
         abandoned_turns=daemon.abandoned_turns,
         hint_model=daemon.hint_model,
         worker_pid=_worker_pid(slot),
@@ -49,7 +103,7 @@ def build(daemon: Daemon) -> api.Status:
 
 def busy_of(slot: Slot) -> api.BusyOperation | None:
     """What holds the slot, with its stage; a load names its model in `detail`."""
-    state, now = slot.machine.state, slot.now()
+    state, now = slot.state, slot.now()
     if state.operation is not None:
         view = slot.leases.view(state.operation.lease)
         return api.BusyOperation(
@@ -98,10 +152,10 @@ def _jobs(slot: Slot) -> list[api.BusyOperation]:
     ]
 
 
-def _memory(slot: Slot) -> api.MemoryStatus:
+def _memory(slot: Slot, settings: Settings) -> api.MemoryStatus:
     from modeld.memory import policy
 
-    plan = slot.loads.plan if slot.machine.state.active is not None else None
+    plan = slot.loads.plan if slot.state.active is not None else None
     try:
         memory = slot.loads.read_memory()
     except OSError:
@@ -109,13 +163,13 @@ def _memory(slot: Slot) -> api.MemoryStatus:
     return api.MemoryStatus(
         required_bytes=plan.required_bytes if plan is not None else None,
         free_bytes=memory.free,
-        reserve_bytes=policy.reserve_bytes(memory.total, slot.settings),
+        reserve_bytes=policy.reserve_bytes(memory.total, settings),
         measured_bytes=slot.loads.measured if plan is not None else None,
-        pressure=slot.pressure,
+        pressure=slot.notes.pressure,
         devices=list(slot.loads.devices) if plan is not None else [],
     )
 
 
 def _worker_pid(slot: Slot) -> int | None:
-    host = slot.workers.host(slot.machine.state.worker)
+    host = slot.worker()
     return host.pid if host is not None else None

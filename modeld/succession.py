@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
 from shared.diagnosis.installed import Installed
 
 if TYPE_CHECKING:
-    from modeld.daemon import Daemon
+    from modeld.slot.driver import Slot
+    from shared.settings import Settings
 
 #: Reasons after which this process does not come back, whatever was asked before.
 STOPS = frozenset({"stop", "shutdown", "duplicate"})
 
 
+class Ending(Protocol):
+    """The daemon as its succession uses it."""
+
+    slot: Slot
+    settings: Settings
+    version: str
+
+    @property
+    def ending(self) -> bool:
+        """Whether its end has begun."""
+        ...
+
+    def end(self, reason: str, drain: float | None = None) -> None:
+        """Begin to end."""
+        ...
+
+    def log(self, line: str) -> None:
+        """One line for people."""
+        ...
+
+
 class Succession:
     """`again` says whether this process becomes a fresh one at its end, instead of ending."""
 
-    def __init__(self, daemon: Daemon) -> None:
+    def __init__(self, daemon: Ending) -> None:
         self._daemon = daemon
         self._installed = Installed()
         self.again = False
@@ -38,7 +60,7 @@ class Succession:
 
     async def _between_turns(self, reason: str, patience: float) -> None:
         slot = self._daemon.slot
-        slot.frozen = True
+        slot.hold_back()
         with anyio.move_on_after(patience):
             await slot.until_free()
         if not self._daemon.ending:  # else somebody wished otherwise meanwhile

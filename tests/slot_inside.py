@@ -12,9 +12,8 @@ import anyio
 from modeld.host.worker_host import WorkerHost
 from modeld.memory.policy import Arithmetic, DeviceMemory, Footprint
 from modeld.memory.probe import host_memory
-from modeld.slot import operations
+from modeld.slot.caller import Client, Permission
 from modeld.slot.driver import Slot
-from modeld.slot.scheduler import Client, Permission
 from shared.catalog.library import Library
 from shared.clock import SystemClock
 from shared.paths import DataRoot
@@ -79,8 +78,9 @@ class NoRecords:
 class Inside:
     """The slot, what it wrote, and short forms of what clients do."""
 
-    def __init__(self, slot: Slot, records: NoRecords, log: list[str]) -> None:
+    def __init__(self, slot: Slot, library: Library, records: NoRecords, log: list[str]) -> None:
         self.slot = slot
+        self.library = library
         self.records = records
         self.log = log
 
@@ -94,7 +94,7 @@ class Inside:
             params.config,
             Permission(load=True, switch=params.allow_switch, consent=True, on_busy=params.on_busy),
             lambda event: None,
-            lambda request: operations.load(self.slot, request, entry, params),
+            lambda request: self.slot.operations.load(request, entry, params),
         )
 
     async def turn(
@@ -110,7 +110,7 @@ class Inside:
             params.config,
             Permission(load=True),
             emit,
-            lambda request: operations.turn(self.slot, request, entry, params),
+            lambda request: self.slot.operations.turn(request, entry, params),
         )
 
 
@@ -146,7 +146,7 @@ async def inside(
     try:
         async with anyio.create_task_group() as tasks:
             await tasks.start(slot.run)
-            yield Inside(slot, records, log)
+            yield Inside(slot, library, records, log)
             await slot.close(1.0)
     finally:
         library.close()

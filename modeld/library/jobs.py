@@ -131,7 +131,7 @@ class Jobs:
 
     def _in_use(self) -> tuple[set[str], tuple[str, str]]:
         """The files behind the slot now, and how they are used."""
-        state = self._slot.machine.state
+        state = self._slot.state
         loading = state.load is not None
         entry = self._slot.loads.entry_in_use()
         files: Sequence[str] = entry.parts if entry is not None else ()

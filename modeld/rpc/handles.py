@@ -6,13 +6,13 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from modeld.rpc import fence
-from modeld.slot.steps import HeldTurn
 from shared.errors import SessionClosed
 from shared.protocol import api
 
 if TYPE_CHECKING:
-    from modeld.daemon import Daemon
     from modeld.rpc.server import Connection
+    from modeld.rpc.serving import Serving
+    from modeld.slot.steps import HeldTurn
 
 #: Turns whose end is remembered, so that a step which comes too late learns why.
 _REMEMBERED = 64
@@ -21,7 +21,7 @@ _REMEMBERED = 64
 class Handles:
     """All of one process. A handle acts for the connection that has it, on its instance and slot generation."""
 
-    def __init__(self, daemon: Daemon) -> None:
+    def __init__(self, daemon: Serving) -> None:
         self._daemon = daemon
         self._next = 0
         self._turns: dict[str, tuple[Connection, HeldTurn]] = {}
@@ -33,14 +33,14 @@ class Handles:
 
     def _check(self, handle: str) -> fence.Handle:
         parsed = fence.parse_handle(handle)
-        fence.check_handle(parsed, self._daemon.instance, self._daemon.slot.machine.state.generation)
+        fence.check_handle(parsed, self._daemon.instance, self._daemon.slot.state.generation)
         return parsed
 
     # --- sessions ------------------------------------------------------------------------------
 
     def open(self, connection: Connection) -> api.OpenResult:
         """A handle on what is resident now."""
-        state = self._daemon.slot.machine.state
+        state = self._daemon.slot.state
         assert state.active is not None
         handle = self._mint(state.generation)
         connection.sessions.add(handle)
@@ -69,7 +69,7 @@ class Handles:
     def new_turn(self, connection: Connection, handle: str) -> HeldTurn:
         """A turn on that session, not begun yet. Raises as `check`."""
         generation = self.check(connection, handle).generation
-        held = HeldTurn(self._daemon.slot, handle, generation)
+        held = self._daemon.slot.held_turn(handle, generation)
         held.name = self._mint(generation)
         self._turns[held.name] = (connection, held)
         return held

@@ -12,7 +12,7 @@ import msgspec
 
 from modeld.rpc import fence
 from modeld.rpc.admission import admission
-from modeld.slot.scheduler import Client
+from modeld.slot.caller import Client
 from shared.diagnosis.exhausted import exhausted
 from shared.errors import ResourcesExhausted, StaleFence, Unauthenticated
 from shared.protocol import api
@@ -25,11 +25,11 @@ from shared.text.shown import NAME_MOST, one_line
 if TYPE_CHECKING:
     from anyio.abc import ByteStream
 
-    from modeld.daemon import Daemon
+    from modeld.rpc.serving import Serving
     from shared.protocol.message import Notification
     from shared.protocol.requests import Call
 
-Handler = Callable[["Daemon", "Connection", "Call"], Awaitable[Any]]
+Handler = Callable[["Serving", "Connection", "Call"], Awaitable[Any]]
 
 
 class Connection:
@@ -60,7 +60,7 @@ class Connection:
 class Server:
     """All connections of this instance."""
 
-    def __init__(self, daemon: Daemon) -> None:
+    def __init__(self, daemon: Serving) -> None:
         self._daemon = daemon
         self._connections: dict[int, Connection] = {}
         self._next = 0

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from shared.protocol.api import Event, EventParams
 
 if TYPE_CHECKING:
-    from modeld.slot.driver import Slot
     from modeld.slot.scheduled_request import ScheduledRequest
+    from modeld.slot.scheduler import Scheduler
     from shared.protocol.requests import Call
 
 
@@ -27,8 +27,8 @@ def events_of(call: Call) -> Callable[[Event], None]:
 class Stopper:
     """Takes the cancel of a call over: the work is stopped and answers by itself with how far it came."""
 
-    def __init__(self, slot: Slot, call: Call) -> None:
-        self._slot = slot
+    def __init__(self, scheduler: Scheduler, call: Call) -> None:
+        self._scheduler = scheduler
         self.emit = events_of(call)
         self._request: ScheduledRequest | None = None
         self._stopped = False
@@ -38,9 +38,9 @@ class Stopper:
         """The work exists now; a cancel that came before stops it at once."""
         self._request = request
         if self._stopped:
-            self._slot.scheduler.stop(request)
+            self._scheduler.stop(request)
 
     def _stop(self) -> None:
         self._stopped = True
         if self._request is not None:
-            self._slot.scheduler.stop(self._request)
+            self._scheduler.stop(self._request)

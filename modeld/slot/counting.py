@@ -18,19 +18,28 @@ from shared.protocol import api
 
 if TYPE_CHECKING:
     from modeld.host.worker_host import WorkerHost
-    from modeld.slot.driver import Slot
     from modeld.slot.worker_supervisor import StartWorker
     from shared.catalog.entry import ModelEntry
+    from shared.settings import Settings
 
 #: Seconds a helper is kept for the next count.
 KEEP_SECONDS = 30.0
 
 
 class Counter:
-    """`model/count`. At most one helper lives."""
+    """`model/count`. At most one helper lives. `resident` gives the worker that has a model in memory."""
 
-    def __init__(self, slot: Slot, start_worker: StartWorker, spawn: Callable[..., None]) -> None:
-        self._slot = slot
+    def __init__(
+        self,
+        settings: Settings,
+        backend: str,
+        resident: Callable[[ModelEntry], WorkerHost | None],
+        start_worker: StartWorker,
+        spawn: Callable[..., None],
+    ) -> None:
+        self._settings = settings
+        self._backend = backend
+        self._resident = resident
         self._start_worker = start_worker
         self._spawn = spawn
         self._helper: WorkerHost | None = None
@@ -43,7 +52,7 @@ class Counter:
         resident = self._resident(entry)
         if resident is not None:
             return await _ask(resident, params)
-        require_servable(entry, self._slot.backend)
+        require_servable(entry, self._backend)
         async with self._lock:
             helper = await self._helper_for(entry)
             try:
@@ -53,14 +62,6 @@ class Counter:
                 raise
             finally:
                 self._keep(helper)
-
-    def _resident(self, entry: ModelEntry) -> WorkerHost | None:
-        state = self._slot.machine.state
-        if state.active is None or state.active.digest != entry.digest:
-            return None
-        if state.active.path not in (entry.path, *entry.copies):
-            return None
-        return self._slot.workers.host(state.worker)
 
     async def _helper_for(self, entry: ModelEntry) -> WorkerHost:
         if self._helper is not None and self._digest == entry.digest and not self._helper.exited.is_set():
@@ -72,10 +73,10 @@ class Counter:
             await host.imported()
             message = Load(
                 turn=host.next_turn(),
-                identity=identity_of(entry, api.LoadConfig(), self._slot.backend),
+                identity=identity_of(entry, api.LoadConfig(), self._backend),
                 model=entry.facts(),
-                num_ctx=self._slot.settings.least_context,
-                template_deadline=self._slot.settings.template_deadline,
+                num_ctx=self._settings.least_context,
+                template_deadline=self._settings.template_deadline,
                 vocabulary_only=True,
             )
             await host.load(message, lambda fraction: None)

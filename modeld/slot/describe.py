@@ -20,14 +20,14 @@ async def describe(slot: Slot, params: api.DescribeParams) -> api.ModelInfo:
     entry = await slot.find(params.model)
     reason = entry.problem
     try:
-        require_servable(entry, slot.backend)
+        require_servable(entry, slot.loads.backend)
     except BackendError as error:
         reason = reason or error.message
     plan: api.MemoryPlan | None = None
     warnings: list[str] = []
     try:
-        config = merged(params.config, await slot.records.config(entry.name, entry.aliases))
-        target = identity_of(entry, config, slot.backend)
+        config = merged(params.config, await slot.loads.config(entry))
+        target = identity_of(entry, config, slot.loads.backend)
         plan = await slot.loads.planner.plan(entry, target, await slot.loads.devices_now(target))
     except ModeldError as error:
         warnings.append(error.message)
@@ -36,12 +36,12 @@ async def describe(slot: Slot, params: api.DescribeParams) -> api.ModelInfo:
     if plan is not None and plan.required_bytes + plan.reserve_bytes > plan.free_bytes:
         fits = f"{plan.fits} tokens would fit" if plan.fits else "no context would fit"
         warnings.append(f"not enough free memory now for {plan.num_ctx} tokens; {fits}")
-    active = slot.machine.state.active
+    active = slot.state.active
     if active is not None and active.name == entry.name:
         warnings += [*slot.loads.warnings, *slot.loads.notes]
     elif not entry.has_template:
         warnings.append("the file brings no chat template; ChatML is used")
-    serving = slot.backend if not reason else next(iter(entry.backends), "")
+    serving = slot.loads.backend if not reason else next(iter(entry.backends), "")
     return api.ModelInfo(
         name=entry.name,
         backend=serving,
@@ -65,6 +65,6 @@ async def describe(slot: Slot, params: api.DescribeParams) -> api.ModelInfo:
 async def require_usable(slot: Slot, entry: ModelEntry, config: api.LoadConfig) -> None:
     """Raises UnsupportedFeature for settings that no load of the model could use, whatever memory there is."""
     try:
-        await slot.loads.planner.plan(entry, identity_of(entry, config, slot.backend))
+        await slot.loads.planner.plan(entry, identity_of(entry, config, slot.loads.backend))
     except ModelLoadFailed:
         return  # the file's own fault: a repaired one may have them

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
+from modeld.slot.core.state import SlotState
 from shared.catalog.advertised.servable import served_by, supports_images
 from shared.catalog.entry import ModelEntry
 from shared.catalog.identity import AUTO, RequestedIdentity, ResolvedIdentity
 from shared.catalog.multi_graph import projector_path
 from shared.diagnosis.remedy import install_command
-from shared.errors import BackendMismatch, BackendUnavailable, ModelLoadFailed
-from shared.protocol.api import ActiveModel, LoadConfig, Sampling
+from shared.errors import BackendMismatch, BackendUnavailable, ModelLoadFailed, SlotGenerationStale
+from shared.protocol.api import ActiveModel, Expect, LoadConfig, Sampling
 from shared.settings import Settings
 
 
@@ -97,3 +98,15 @@ def active_model(
     fields["tensor_split"] = list(identity.tensor_split)
     fields["adapters"] = list(identity.adapters)
     return ActiveModel(**fields, reserved_bytes=measured_bytes, capabilities=capabilities)
+
+
+def require_expected(state: SlotState, expect: Expect | None) -> None:
+    """Compare-and-swap: the slot must be where its caller saw it. Raises SlotGenerationStale."""
+    if expect is None:
+        return
+    if expect.generation is not None and expect.generation != state.generation:
+        raise SlotGenerationStale(expected=expect.generation, actual=state.generation)
+    active = state.active.name if state.active is not None else ""
+    if expect.model is not None and expect.model != active:
+        message = f"{active or 'nothing'} is active, not {expect.model or 'nothing'}; ask for the status again"
+        raise SlotGenerationStale(message, expected=expect.model, actual=active)

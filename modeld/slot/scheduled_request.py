@@ -10,7 +10,7 @@ import anyio
 
 from modeld.turn.queue import Ticket
 from shared.errors import ModeldError
-from shared.protocol.api import Event, Queued
+from shared.protocol.api import Event, Queued, Timings, TurnResult, Usage
 
 Stage = Literal["queued", "preparing", "running", "ended"]
 T = TypeVar("T")
@@ -101,6 +101,18 @@ class ScheduledRequest:
         if event != self._reported:
             self._reported = event
             self.emit(event)
+
+    def stopped_result(self, now: float, generation: int) -> TurnResult:
+        """What a caller gets whose work never reached the engine."""
+        queued = (self.granted_at or now) - self.ticket.arrived
+        return TurnResult(
+            finish_reason="cancelled_by_other" if self.by else "cancelled",
+            model=self.ticket.model,
+            usage=Usage(),
+            timings=Timings(queued_s=round(queued, 4), load_s=round(self.load_s, 4)),
+            generation=generation,
+            by=self.by,
+        )
 
     def succeed(self, result: Any) -> None:
         """The end, once."""

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 import anyio
 
-from modeld.log.logline import turn_line
 from modeld.pipe.messages import Decode, Done, EndSteps, EnsurePrefix, Job, PrefillSuffix
-from modeld.slot.operations import OnWorker, Operation, turn_result
+from modeld.slot.operation import OnWorker, Operation
 from modeld.slot.request import bounded
 from modeld.slot.scheduled_request import ScheduledRequest, Stopped
 from shared.errors import EngineFailed, ModelBusy, ModeldError, SessionClosed, SlotGenerationStale
@@ -22,9 +21,13 @@ from shared.protocol import api
 from shared.protocol.faults import InvalidParams, RequestCancelled
 
 if TYPE_CHECKING:
-    from modeld.slot.driver import Slot
-    from modeld.slot.scheduler import Client, Permission
+    from modeld.slot.caller import Client, Permission
+    from modeld.slot.loop import Loop
+    from modeld.slot.operations import Operations
+    from modeld.slot.ports import Records
+    from modeld.slot.scheduler import Scheduler
     from shared.catalog.entry import ModelEntry
+    from shared.settings import Settings
 
 StepName = Literal["ensure_prefix", "prefill_suffix", "decode"]
 #: step -> the steps that it may follow; None is the beginning. The prefix may be asked for again until the decode.
@@ -56,8 +59,21 @@ class _Ask:
 class HeldTurn:
     """Made for one session of one slot generation; `run` is its life."""
 
-    def __init__(self, slot: Slot, handle: str, generation: int) -> None:
-        self._slot = slot
+    def __init__(
+        self,
+        loop: Loop,
+        settings: Settings,
+        scheduler: Scheduler,
+        operations: Operations,
+        records: Records,
+        handle: str,
+        generation: int,
+    ) -> None:
+        self._loop = loop
+        self._settings = settings
+        self._scheduler = scheduler
+        self._operations = operations
+        self._records = records
         self.handle = handle
         self.name = ""
         self.generation = generation
@@ -81,7 +97,7 @@ class HeldTurn:
         """Queue, hold the slot, serve the steps, give it back."""
         failure: BaseException | None = None
         try:
-            await self._slot.scheduler.submit(
+            await self._scheduler.submit(
                 "turn", client, entry, api.LoadConfig(), permission, emit, self._hold, self._attach
             )
         except ModeldError as error:
@@ -92,7 +108,7 @@ class HeldTurn:
     def _attach(self, request: ScheduledRequest) -> None:
         self._request = request
         if self._ending:
-            self._slot.scheduler.stop(request)
+            self._scheduler.stop(request)
 
     def _conclude(self, failure: BaseException | None) -> None:
         request = self._request
@@ -111,12 +127,11 @@ class HeldTurn:
         return SessionClosed(f"turn {self.name} is over: {self.over}; begin another", handle=self.name)
 
     async def _hold(self, request: ScheduledRequest) -> None:
-        slot = self._slot
-        if slot.machine.state.generation != self.generation:
-            raise SlotGenerationStale(expected=self.generation, actual=slot.machine.state.generation)
-        operation = self._operation = Operation(slot, request, "turn")
+        if self._loop.state.generation != self.generation:
+            raise SlotGenerationStale(expected=self.generation, actual=self._loop.state.generation)
+        operation = self._operation = self._operations.start(request, "turn")
         operation.on_killed = self._wake_up
-        slot.records.turn_begun(request.ticket.number, request.ticket.client_name, request.ticket.model)
+        self._records.turn_begun(request.ticket.number, request.ticket.client_name, request.ticket.model)
         how = "failed"
         try:
             how = (await operation.hold(self._serve)).finish_reason
@@ -132,7 +147,7 @@ class HeldTurn:
             raise
         finally:
             self.session_valid = operation.session_valid
-            slot.records.turn_ended(request.ticket.number, how)
+            self._records.turn_ended(request.ticket.number, how)
 
     async def _serve(self, on_worker: OnWorker) -> Done:
         operation, request = self._operation, self._request
@@ -153,9 +168,9 @@ class HeldTurn:
     async def _next(self, operation: Operation, request: ScheduledRequest) -> _Ask | None:
         """The next step; None when the turn is over: stopped, ended by its client, or the pause was too long."""
         if operation.lease is not None:
-            operation.lease.stage("between steps", self._slot.now())
+            operation.lease.stage("between steps", self._loop.now())
         request.on_stop = self._wake_up
-        gap = self._slot.settings.step_gap
+        gap = self._settings.step_gap
         try:
             with anyio.move_on_after(gap):
                 while self._ask is None and not self._ending and not request.stopped.is_set() and not operation.killed:
@@ -173,7 +188,7 @@ class HeldTurn:
     async def _step(self, ask: _Ask, on_worker: OnWorker, operation: Operation, request: ScheduledRequest) -> Done:
         request.emit = ask.emit
         if operation.lease is not None:
-            operation.lease.stage(_STAGES[ask.name], self._slot.now())
+            operation.lease.stage(_STAGES[ask.name], self._loop.now())
         try:
             done = await on_worker(ask.make)
         except ModeldError as error:
@@ -201,7 +216,7 @@ class HeldTurn:
 
     async def ensure_prefix(self, params: api.PrefixParams, emit: Emit) -> api.PrefixResult:
         """Raises ContextOverflow, TemplateFailed, UnsupportedFeature, SessionClosed, InvalidParams."""
-        sampling = bounded(params.params, self.num_ctx, self._slot.settings)
+        sampling = bounded(params.params, self.num_ctx, self._settings)
         total = 0
 
         def watched(event: api.Event) -> None:
@@ -239,10 +254,7 @@ class HeldTurn:
         assert request is not None
         if done.finish_reason == "cancelled":
             await self.ended.wait()  # only then is it known whether the session is still good
-        result = turn_result(self._slot, request, operation, done)
-        self._slot.last_turn = result
-        self._slot.log(turn_line(request.ticket.client_name, result))
-        return result
+        return self._operations.finished(request, operation, done)
 
     async def _do(self, name: StepName, make: Callable[[int], Job], emit: Emit) -> Done:
         if self.over or self._ending:
@@ -259,7 +271,7 @@ class HeldTurn:
     def stop(self) -> None:
         """Cancel it, wherever it is."""
         if self._request is not None:
-            self._slot.scheduler.stop(self._request)
+            self._scheduler.stop(self._request)
         else:
             self._ending = True
 

@@ -31,9 +31,17 @@ KEEPING_SECONDS = 10.0
 
 
 class WorkerSupervisor:
-    """Hosts in force. `tell` gets each worker's WorkerUp and, exactly once, its WorkerGone."""
+    """Hosts in force. `report` gets each worker's WorkerUp and, exactly once, its WorkerGone; `refused` why one did
+    not come up, where the reason has a type of its own.
+    """
 
-    def __init__(self, start: StartWorker, settings: Settings, report: Callable[[ev.Event], None]) -> None:
+    def __init__(
+        self,
+        start: StartWorker,
+        settings: Settings,
+        report: Callable[[ev.Event], None],
+        refused: Callable[[int, ModeldError], None],
+    ) -> None:
         self._start = start
         self._settings = settings
         self._report = report
@@ -43,7 +51,7 @@ class WorkerSupervisor:
         self.crashed: set[int] = set()
         self._closing: set[int] = set()
         self._starting: dict[int, anyio.CancelScope] = {}
-        self.refused: Callable[[int, ModeldError], None] = lambda worker, error: None
+        self._refused = refused
 
     def host(self, worker: int | None) -> WorkerHost | None:
         """The process of that number, None before it is up and after it is gone."""
@@ -69,7 +77,7 @@ class WorkerSupervisor:
             await self.imported(host)
         except ModeldError as error:
             if worker not in self._closing:
-                self.refused(worker, error)
+                self._refused(worker, error)
         else:
             self._report(ev.WorkerUp(worker=worker))
         await host.exited.wait()
@@ -87,7 +95,7 @@ class WorkerSupervisor:
         except ModeldError as error:
             reason = error.message
             if worker not in self._closing:
-                self.refused(worker, error)
+                self._refused(worker, error)
         finally:
             del self._starting[worker]
             if host is None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from shared.protocol import api
 
 if TYPE_CHECKING:
-    from modeld.daemon import Daemon
     from modeld.rpc.server import Connection
+    from modeld.rpc.serving import Serving
     from shared.protocol.requests import Call
 
 
-async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.LibraryResult:
+async def handle(daemon: Serving, connection: Connection, call: Call) -> api.LibraryResult:
     """Works whatever the slot does."""
     return await daemon.inventory(live_only=False)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from shared.protocol import api
 
 if TYPE_CHECKING:
-    from modeld.daemon import Daemon
     from modeld.rpc.server import Connection
+    from modeld.rpc.serving import Serving
     from shared.protocol.requests import Call
 
 
-async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.PullResult:
+async def handle(daemon: Serving, connection: Connection, call: Call) -> api.PullResult:
     """Callers of one source share one job. Raises DownloadError, DiskFull, RootUnusable."""
     params = call.params(api.PullParams)
 

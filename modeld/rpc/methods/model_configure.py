@@ -10,12 +10,12 @@ from shared.catalog.identity import serves
 from shared.protocol import api
 
 if TYPE_CHECKING:
-    from modeld.daemon import Daemon
     from modeld.rpc.server import Connection
+    from modeld.rpc.serving import Serving
     from shared.protocol.requests import Call
 
 
-async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.ConfigureResult:
+async def handle(daemon: Serving, connection: Connection, call: Call) -> api.ConfigureResult:
     """Answers the new plan. Raises ModelNotFound, NotOwner, RootError, UnsupportedFeature (then nothing is kept)."""
     params = call.params(api.ConfigureParams)
     slot = daemon.slot
@@ -24,9 +24,9 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Conf
     await require_usable(slot, entry, params.config)
     info = await describe(slot, api.DescribeParams(model=entry.name, config=params.config))
     await daemon.records.keep_config(entry.name, params.config)
-    active = slot.machine.state.active
+    active = slot.state.active
     if active is not None and active.name == entry.name:
-        slot.pending_reload = not serves(active, identity_of(entry, params.config, daemon.backend))
-        slot.changed()
-        return api.ConfigureResult(config=params.config, pending_reload=slot.pending_reload, plan=info.plan)
+        pending = not serves(active, identity_of(entry, params.config, daemon.backend))
+        slot.reconfigured(pending_reload=pending)
+        return api.ConfigureResult(config=params.config, pending_reload=pending, plan=info.plan)
     return api.ConfigureResult(config=params.config, pending_reload=False, plan=info.plan)

@@ -9,12 +9,12 @@ from shared.protocol import api
 from shared.protocol.faults import InvalidParams
 
 if TYPE_CHECKING:
-    from modeld.daemon import Daemon
     from modeld.rpc.server import Connection
+    from modeld.rpc.serving import Serving
     from shared.protocol.requests import Call
 
 
-async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.CountResult:
+async def handle(daemon: Serving, connection: Connection, call: Call) -> api.CountResult:
     """Served beside a decode, or by a helper without weights."""
     params = call.params(api.CountParams)
     if (params.messages is None) == (params.text is None):

@@ -8,12 +8,12 @@ from modeld.slot.describe import describe
 from shared.protocol import api
 
 if TYPE_CHECKING:
-    from modeld.daemon import Daemon
     from modeld.rpc.server import Connection
+    from modeld.rpc.serving import Serving
     from shared.protocol.requests import Call
 
 
-async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.ModelInfo:
+async def handle(daemon: Serving, connection: Connection, call: Call) -> api.ModelInfo:
     """Raises ModelNotFound."""
     params = call.params(api.DescribeParams)
     return await describe(daemon.slot, params)

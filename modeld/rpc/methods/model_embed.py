@@ -5,22 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeld.rpc.streaming import Stopper
-from modeld.slot import operations
-from modeld.slot.scheduler import Permission
+from modeld.slot.caller import Permission
 from shared.protocol import api
 
 if TYPE_CHECKING:
-    from modeld.daemon import Daemon
     from modeld.rpc.server import Connection
+    from modeld.rpc.serving import Serving
     from shared.protocol.requests import Call
 
 
-async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.EmbedResult:
+async def handle(daemon: Serving, connection: Connection, call: Call) -> api.EmbedResult:
     """Raises ModelBusy while the slot is in use (unless it waits), ModelSwitchRequired without `allow_switch`."""
     params = call.params(api.EmbedParams)
     await daemon.own()
     entry = await daemon.slot.find(params.model)
-    stopper = Stopper(daemon.slot, call)
+    stopper = Stopper(daemon.slot.scheduler, call)
     permission = Permission(
         load=params.allow_load or params.allow_switch,
         switch=params.allow_switch,
@@ -35,6 +34,6 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Embe
         params.config,
         permission,
         stopper.emit,
-        lambda request: operations.embed(daemon.slot, request, entry, params),
+        lambda request: daemon.slot.operations.embed(request, entry, params),
         stopper.attach,
     )

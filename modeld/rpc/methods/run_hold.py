@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING
 from shared.protocol import api
 
 if TYPE_CHECKING:
-    from modeld.daemon import Daemon
     from modeld.rpc.server import Connection
+    from modeld.rpc.serving import Serving
     from shared.protocol.requests import Call
 
 
-async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Value:
+async def handle(daemon: Serving, connection: Connection, call: Call) -> api.Value:
     """Renewed by calling again; ends with `release`, with its ttl, and with the connection."""
     params = call.params(api.HoldParams)
-    client, slot = connection.caller, daemon.slot
     if params.release:
-        slot.scheduler.queue.release(client.number, params.run)
+        daemon.slot.scheduler.release(connection.caller, params.run)
     else:
-        slot.scheduler.queue.hold(client.number, client.name, params.model, params.run, slot.now())
-    slot.schedule()
+        daemon.slot.scheduler.hold(connection.caller, params.model, params.run)
     return api.Value()

@@ -9,12 +9,12 @@ from modeld.rpc.streaming import events_of
 from shared.protocol import api
 
 if TYPE_CHECKING:
-    from modeld.daemon import Daemon
     from modeld.rpc.server import Connection
+    from modeld.rpc.serving import Serving
     from shared.protocol.requests import Call
 
 
-async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.PrefixResult:
+async def handle(daemon: Serving, connection: Connection, call: Call) -> api.PrefixResult:
     """Raises SessionClosed, StaleError, InvalidParams (out of order), ContextOverflow, TemplateFailed."""
     params = call.params(api.PrefixParams)
     held = daemon.handles.turn(connection, params.turn)

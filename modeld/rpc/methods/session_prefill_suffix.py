@@ -8,12 +8,12 @@ from modeld.rpc.streaming import events_of
 from shared.protocol import api
 
 if TYPE_CHECKING:
-    from modeld.daemon import Daemon
     from modeld.rpc.server import Connection
+    from modeld.rpc.serving import Serving
     from shared.protocol.requests import Call
 
 
-async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Usage:
+async def handle(daemon: Serving, connection: Connection, call: Call) -> api.Usage:
     """Sends `prefill` events. Raises SessionClosed, StaleError, InvalidParams (out of order), RequestCancelled."""
     held = daemon.handles.turn(connection, call.params(api.StepParams).turn)
     call.on_cancel(held.stop)

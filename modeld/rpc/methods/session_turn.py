@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING
 
 from modeld.rpc.checks import require_conversation, require_shallow, require_text_alone
 from modeld.rpc.streaming import Stopper
-from modeld.slot import operations
-from modeld.slot.scheduler import Permission
+from modeld.slot.caller import Permission
 from shared.protocol import api
 
 if TYPE_CHECKING:
-    from modeld.daemon import Daemon
     from modeld.rpc.server import Connection
+    from modeld.rpc.serving import Serving
     from shared.protocol.requests import Call
 
 
-async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.TurnResult:
+async def handle(daemon: Serving, connection: Connection, call: Call) -> api.TurnResult:
     """Streams `session/event`; a cancel answers with the final event, not with an error."""
     params = call.params(api.TurnParams)
     if params.prompt is None:
@@ -24,7 +23,7 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Turn
     else:
         require_text_alone(params)
     require_shallow(params.params.json_schema, "$.params.json_schema")
-    stopper = Stopper(daemon.slot, call)
+    stopper = Stopper(daemon.slot.scheduler, call)
     await daemon.own()
     entry = await daemon.slot.find(params.model)
     permission = Permission(
@@ -41,6 +40,6 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Turn
         params.config,
         permission,
         stopper.emit,
-        lambda request: operations.turn(daemon.slot, request, entry, params),
+        lambda request: daemon.slot.operations.turn(request, entry, params),
         stopper.attach,
     )

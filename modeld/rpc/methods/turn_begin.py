@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeld.rpc.streaming import events_of
-from modeld.slot.scheduler import Permission
+from modeld.slot.caller import Permission
 from shared.errors import ModelNotActive, ModelSwitchRequired, SlotGenerationStale
 from shared.protocol import api
 
 if TYPE_CHECKING:
-    from modeld.daemon import Daemon
     from modeld.rpc.server import Connection
+    from modeld.rpc.serving import Serving
     from shared.protocol.requests import Call
 
 
-async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.BeginResult:
+async def handle(daemon: Serving, connection: Connection, call: Call) -> api.BeginResult:
     """Queues as any turn. Raises SessionClosed, StaleError, ModelBusy, QueueFull, WaitTimeout, RequestCancelled."""
     params = call.params(api.BeginParams)
     slot, handles = daemon.slot, daemon.handles
@@ -36,7 +36,7 @@ async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.Begi
     try:
         await held.begun()
     except (ModelNotActive, ModelSwitchRequired) as error:  # it went while this turn waited
-        actual = slot.machine.state.generation
+        actual = slot.state.generation
         raise SlotGenerationStale(expected=held.generation, actual=actual) from error
     return api.BeginResult(
         turn=held.name, generation=held.generation, num_ctx=held.num_ctx, step_gap_s=daemon.settings.step_gap

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from shared.protocol import api
 
 if TYPE_CHECKING:
-    from modeld.daemon import Daemon
     from modeld.rpc.server import Connection
+    from modeld.rpc.serving import Serving
     from shared.protocol.requests import Call
 
 
-async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.WorkspaceResult:
+async def handle(daemon: Serving, connection: Connection, call: Call) -> api.WorkspaceResult:
     """Raises ModelInUse (state `claimed`) while another client holds it, NotOwner, RootError."""
     params = call.params(api.WorkspaceParams)
     await daemon.own()

@@ -17,7 +17,7 @@ from modeld.host.worker_host import WorkerHost
 from modeld.memory.policy import DeviceMemory
 from modeld.memory.probe import host_memory
 from modeld.pipe.messages import ToWorker, TrimParked
-from modeld.slot.scheduler import Client
+from modeld.slot.caller import Client
 from modeld_process import ENDLESS, Modeld, is_alive, write_models, write_script
 from shared.catalog.entry import ModelEntry
 from shared.errors import ModelLoadFailed
@@ -56,7 +56,7 @@ async def test_a_drive_that_hangs_can_be_given_up(models: DataRoot, monkeypatch:
     """Its file is still being read when the client goes: the next client's model is loaded meanwhile."""
     reading, awake = threading.Event(), threading.Event()
     async with inside(models, Settings()) as modeld:
-        checked = modeld.slot.lookup.checked
+        checked = modeld.library.checked
 
         def hanging(entry: ModelEntry) -> ModelEntry:
             if entry.name == "a":
@@ -64,7 +64,7 @@ async def test_a_drive_that_hangs_can_be_given_up(models: DataRoot, monkeypatch:
                 awake.wait(30.0)
             return checked(entry)
 
-        monkeypatch.setattr(modeld.slot.lookup, "checked", hanging)
+        monkeypatch.setattr(modeld.library, "checked", hanging)
         ends: list[api.TurnResult] = []
 
         async def ask() -> None:
@@ -144,7 +144,7 @@ async def test_a_worker_that_does_not_come_up_is_ended_with_its_load(
             await eventually(sleepers, "the worker is spawned")
             mute()
             modeld.slot.scheduler.drop_client(ZED.number)
-        await eventually(lambda: modeld.slot.machine.state.name == "Empty", "the load is rolled back", 20.0)
+        await eventually(lambda: modeld.slot.state.name == "Empty", "the load is rolled back", 20.0)
         assert not sleepers()
         await works(modeld, "a")
 
@@ -172,7 +172,7 @@ async def test_a_worker_that_freezes_at_a_turns_border_is_killed_when_the_turn_i
     started: list[WorkerHost] = []
 
     def memory() -> DeviceMemory:
-        short = len(started) == 1 and modeld.slot.machine.state.name == "Busy"
+        short = len(started) == 1 and modeld.slot.state.name == "Busy"
         return DeviceMemory(device="CPU", total=enough.total, free=0) if short else enough
 
     def watch(host: WorkerHost) -> None:

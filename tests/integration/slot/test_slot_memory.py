@@ -9,8 +9,8 @@ import pytest
 
 from modeld.memory.policy import DeviceMemory
 from modeld.memory.probe import host_memory
+from modeld.slot.caller import Client
 from modeld.slot.describe import describe
-from modeld.slot.scheduler import Client
 from modeld_process import Modeld, write_script
 from shared.errors import InsufficientMemory, UnsupportedFeature
 from shared.paths import DataRoot
@@ -127,9 +127,9 @@ async def test_a_device_that_fills_up_between_describe_and_load_is_seen_and_the_
         free = 0
         with pytest.raises(InsufficientMemory):
             await modeld.load("b", zed, allow_switch=True)
-        active = modeld.slot.active()
+        active = modeld.slot.loads.active()
         assert active is not None
-        assert (active.name, modeld.slot.machine.state.name) == ("a", "Ready")
+        assert (active.name, modeld.slot.state.name) == ("a", "Ready")
 
 
 async def test_a_plan_comes_from_the_engine_and_after_a_load_from_what_was_measured(models: DataRoot) -> None:

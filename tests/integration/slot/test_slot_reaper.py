@@ -7,7 +7,7 @@ import pytest
 
 from modeld.host.worker_host import WorkerHost
 from modeld.pipe.messages import Done, Emitted, FromWorker
-from modeld.slot.scheduler import Client
+from modeld.slot.caller import Client
 from modeld_process import ENDLESS, write_models, write_script
 from shared.errors import EngineFailed
 from shared.paths import DataRoot
@@ -65,8 +65,8 @@ async def test_a_leaked_turn_is_reaped_reported_and_the_next_one_works(data_root
         assert slot.leases.views() == []
         assert [kind for kind, _, _ in modeld.records.audited] == ["reaped"]
         assert any("reaped turn of Zed" in line for line in modeld.log)
-        await slot.until_closed()
-        assert (slot.machine.state.name, slot.machine.state.generation) == ("Empty", 2)
+        await eventually(lambda: not slot.state.closing, "the worker has gone")
+        assert (slot.state.name, slot.state.generation) == ("Empty", 2)
         assert pipes.hosts[0].exited.is_set(), "the worker that forgot is gone"
         after = await modeld.turn("a", ZED, "short")
         assert (after.finish_reason, after.generation) == ("stop", 3)
@@ -122,7 +122,7 @@ async def test_lost_samples_alone_reap_nothing(data_root: DataRoot, pipes: Lossy
             tasks.start_soon(run)
             await silent_rounds(modeld, pipes)
             assert not result
-            assert modeld.slot.machine.state.name == "Busy"
+            assert modeld.slot.state.name == "Busy"
             current = modeld.slot.scheduler.current
             assert current is not None
             modeld.slot.scheduler.stop(current)

@@ -11,7 +11,7 @@ import pytest
 
 from modeld.host.worker_host import WorkerHost
 from modeld.pipe.messages import ToWorker
-from modeld.slot import scheduler
+from modeld.slot import caller
 from modeld_process import ENDLESS, Client, Modeld, scripted, write_script
 from shared.errors import BackendMismatch, ModeldError, ModelLoadFailed, ModelSwitchRequired
 from shared.paths import DataRoot
@@ -67,7 +67,7 @@ async def test_a_forced_switch_and_a_cancelled_turn_are_audited_with_who_and_why
 ) -> None:
     for name, value in write_script(models.path, [ENDLESS], token_s=0.005).items():
         monkeypatch.setenv(name, value)
-    zed, code = scheduler.Client(1, "Zed"), scheduler.Client(2, "VS Code")
+    zed, code = caller.Client(1, "Zed"), caller.Client(2, "VS Code")
     async with inside(models, Settings()) as modeld:
         await modeld.load("a", zed)
         ends: list[api.TurnResult] = []
@@ -78,7 +78,7 @@ async def test_a_forced_switch_and_a_cancelled_turn_are_audited_with_who_and_why
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run)
             with anyio.fail_after(10.0):
-                while modeld.slot.machine.state.name != "Busy":
+                while modeld.slot.state.name != "Busy":
                     await anyio.sleep(0.005)
             await modeld.load("b", code, allow_switch=True, on_busy="cancel")
         assert (ends[0].finish_reason, ends[0].by) == ("cancelled_by_other", "VS Code")
@@ -95,7 +95,7 @@ async def test_many_clients_cost_the_engine_no_more_than_one(models: DataRoot, m
         monkeypatch.setenv(name, value)
     hosts: list[WorkerHost] = []
     async with inside(models, Settings(queue_limit=64), started=hosts.append) as modeld:
-        await modeld.load("a", scheduler.Client(0, "loader"))
+        await modeld.load("a", caller.Client(0, "loader"))
         (host,) = hosts
         sent: list[str] = []
         send = host._send
@@ -106,7 +106,7 @@ async def test_many_clients_cost_the_engine_no_more_than_one(models: DataRoot, m
 
         monkeypatch.setattr(host, "_send", counting)
 
-        async def round_of(clients: list[scheduler.Client]) -> tuple[int, int]:
+        async def round_of(clients: list[caller.Client]) -> tuple[int, int]:
             sent.clear()
             places = 0
 
@@ -119,13 +119,13 @@ async def test_many_clients_cost_the_engine_no_more_than_one(models: DataRoot, m
                     tasks.start_soon(one_turn, modeld, client, emit)
             return sum(name not in ("Heartbeat", "Sample") for name in sent), places
 
-        one = await round_of([scheduler.Client(1, "one")] * count)
-        many = await round_of([scheduler.Client(number, f"client {number}") for number in range(1, count + 1)])
+        one = await round_of([caller.Client(1, "one")] * count)
+        many = await round_of([caller.Client(number, f"client {number}") for number in range(1, count + 1)])
         assert one[0] == many[0] == count
         assert many[1] <= count * (count + 1) // 2 + count, "a place is reported once for each move"
 
 
-async def one_turn(modeld: Inside, client: scheduler.Client, emit: Any) -> None:
+async def one_turn(modeld: Inside, client: caller.Client, emit: Any) -> None:
     assert (await modeld.turn("a", client, "short", emit)).finish_reason == "stop"
 
 

@@ -103,6 +103,18 @@ def test_a_watcher_never_counts_more_than_it_was_awake_for(gaps: list[float]) ->
     assert watched.unmoved <= min(sum(gaps), 2.5 * len(gaps)) + 1e-6
 
 
+def test_a_mark_that_stands_is_watched_for_all_the_time_between_looks() -> None:
+    mark, watched = Mark(3, 5, "o"), None
+    for now, unmoved in ((10.0, 0.0), (12.0, 2.0), (15.0, 5.0), (40.0, 9.0)):
+        watched = policy.observe(watched, mark, now, 4.0)
+        assert watched == Watched(mark=mark, unmoved=unmoved, last=now)
+
+
+@pytest.mark.parametrize("ttl", [3.0, 10.0, 60.0])
+def test_two_renewals_may_fail_before_an_owner_is_in_doubt(ttl: float) -> None:
+    assert policy.renew_interval(ttl) * 3 == pytest.approx(ttl)
+
+
 def test_a_moved_sequence_starts_the_watch_again() -> None:
     watched = Watched(mark=Mark(1, 1), unmoved=12.0, last=5.0)
     assert policy.observe(watched, Mark(1, 2), 6.0, 2.5).unmoved == 0.0
@@ -288,8 +300,15 @@ def test_the_copy_outside_counts_where_the_records_are_gone_or_older(
     assert policy.contradicts(copy, found) is better
 
 
+def test_a_copy_that_cannot_be_read_knows_better_only_above() -> None:
+    copy = Sighting(epoch=5, above=5, mark=Mark(5, 0, ""))
+    assert [policy.contradicts(copy, _seen(epoch)) for epoch in (4, 5, 6)] == [True, False, False]
+
+
 def test_records_below_the_epoch_of_the_database_are_missing_and_watched() -> None:
     assert policy.missing(None, 0) is None
+    assert policy.missing(None, 1) == Sighting(epoch=0, above=1, mark=Mark(0, 0, "missing 1"))
+    assert policy.missing(_seen(4), 5) == Sighting(epoch=4, above=5, mark=Mark(4, 0, "missing 5"))
     assert policy.missing(_seen(5), 5) == _seen(5)
     for found in (None, _seen(4)):
         sighting = policy.missing(found, 5)

@@ -50,8 +50,8 @@ ALLOWED = {
     "shared/fetch/pull_lock.py": {"exclusive": "ours", "_is_current": "ours"},
     "shared/fetch/remove.py": {"remove": "ours"},
     "shared/fetch/starter.py": {"_download": "ours", "extract": "ours", "_fetched": "ours", "_last_line": "ours"},
-    "modeld/slot/planner.py": {"_sizes_of": "inside"},
-    "modeld/slot/projectors.py": {"signature": "inside"},
+    "modeld/slot/loading/planner.py": {"_sizes_of": "inside"},
+    "modeld/slot/loading/projectors.py": {"signature": "inside"},
     "modeld/cli/commands/pull.py": {"_exists": "inside"},
     "modeld/cli/model_folders.py": {"_no_folder": "inside"},
 }  # fmt: skip

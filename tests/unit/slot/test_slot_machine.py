@@ -153,14 +153,36 @@ def test_every_pair_is_handled_ignored_or_illegal(name: Name, kind: type[ev.Even
 
 def test_an_illegal_event_carries_the_story(slot: Driver) -> None:
     slot.load()
+    event = ev.GenerationFloor(floor=1)
     with pytest.raises(IllegalEvent) as caught:
-        slot.machine.feed(ev.GenerationFloor(floor=1), 9.0)
+        slot.machine.feed(event, 9.0)
     assert "LoadDone" in "".join(caught.value.history)
-    assert "Ready" in str(caught.value)
+    assert str(caught.value).startswith("GenerationFloor in Ready\n")
+    assert caught.value.event is event
+    with pytest.raises(IllegalEvent) as early:
+        transition(state_named("Ready"), event, 9.0, SETTINGS)
+    assert early.value.event is event
     assert slot.named() == "Ready"
 
 
+def test_the_story_is_bounded(slot: Driver) -> None:
+    slot.load()
+    for _ in range(60):
+        slot.feed(ev.Ticked(idle_ttl=None))
+    assert len(slot.machine.history) == 40
+
+
 # --- loading -----------------------------------------------------------------------------------
+
+
+def test_a_load_is_sent_once_however_often_its_memory_is_found(slot: Driver) -> None:
+    slot.feed(ev.LoadAsked(target=asked(), caller=1, allow_switch=False))
+    assert slot.state.worker is not None
+    assert slot.state.load is not None
+    slot.feed(ev.WorkerUp(worker=slot.state.worker))
+    checked = ev.MemoryChecked(job=slot.state.load.number)
+    assert kinds(slot.feed(checked)) == ["SendLoad"]
+    assert slot.feed(checked) == []
 
 
 def test_first_load_goes_from_empty_over_loading_to_ready(slot: Driver) -> None:
@@ -410,6 +432,14 @@ def test_owner_loss_kills_the_worker_and_ends_what_runs(slot: Driver) -> None:
     for refused in (ev.LoadAsked(target=asked(), caller=1), ev.UnloadAsked(reason="x")):
         with pytest.raises(NotOwner):
             slot.feed(refused)
+
+
+def test_a_renewal_beside_a_worker_names_itself_as_what_cannot_be() -> None:
+    lost = SlotState(name="LostOwner", closing=frozenset({1}))
+    event = ev.OwnerRenewed(floor=3)
+    with pytest.raises(IllegalEvent, match=r"^OwnerRenewed in LostOwner") as caught:
+        transition(lost, event, 1.0, SETTINGS)
+    assert caught.value.event is event
 
 
 def test_a_new_ownership_begins_only_when_the_old_worker_is_gone(slot: Driver) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from modeld.pipe import exits
-from modeld.slot.projectors import Projectors, Signature
+from modeld.slot.loading.projectors import Projectors, Signature
 from modeld.slot.request import identity_of
 from modeld.template.message_parts import holds_images
 from shared.catalog.entry import ModelEntry

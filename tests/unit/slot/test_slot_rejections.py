@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from modeld.slot.rejections import MOST, Rejections, lasting_reason
+from modeld.slot.loading.rejections import MOST, Rejections, lasting_reason
 from shared.catalog.identity import RequestedIdentity
 from shared.errors import InsufficientMemory, ModeldError, ModelLoadFailed
 
@@ -50,9 +50,17 @@ def test_what_may_pass_rejects_nothing(error: ModeldError) -> None:
     assert lasting_reason(TARGET, error.to_wire()) == ""
 
 
-def test_a_special_wish_is_not_the_files_fault() -> None:
-    wish = msgspec.structs.replace(TARGET, adapters=("/a.gguf",))
-    assert lasting_reason(wish, failed("weights", "adapter a.gguf does not fit this model")) == ""
+@pytest.mark.parametrize(
+    "special", [{"adapters": ("/a.gguf",)}, {"template_digest": "d"}, {"tensor_split": (0.5, 0.5)}]
+)
+def test_a_special_request_is_not_the_files_fault(special: dict[str, Any]) -> None:
+    target = msgspec.structs.replace(TARGET, **special)
+    assert lasting_reason(target, failed("weights", "it does not fit this model")) == ""
+
+
+def test_an_error_that_says_less_is_read_as_far_as_it_goes() -> None:
+    assert lasting_reason(TARGET, {"code": -1, "message": "no"}) == ""
+    assert lasting_reason(TARGET, failed("header", "")) == "it cannot be loaded"
 
 
 def test_a_load_that_works_takes_it_back_and_one_that_was_stopped_does_not() -> None:

@@ -7,11 +7,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from modeld.slot.request import active_model, bounded, footprint_key, identity_of, merged, require_servable
+from modeld.slot.core.state import SlotState
+from modeld.slot.request import (
+    active_model,
+    bounded,
+    footprint_key,
+    identity_of,
+    merged,
+    require_expected,
+    require_servable,
+)
 from shared.catalog.entry import ModelEntry
 from shared.catalog.identity import AUTO, RequestedIdentity
-from shared.errors import BackendMismatch, BackendUnavailable, ModelLoadFailed
-from shared.protocol.api import ActiveModel, LoadConfig, Sampling
+from shared.errors import BackendMismatch, BackendUnavailable, ModelLoadFailed, SlotGenerationStale
+from shared.protocol.api import ActiveModel, Expect, LoadConfig, Sampling
 from shared.settings import Settings
 from unit_slot_identities import resolved
 
@@ -117,6 +126,7 @@ def test_without_an_engine_the_remedy_is_how_to_install_one() -> None:
         (None, 2048, 8192, 2048),
         (None, 2048, 4096, 2048),
         (None, 2048, 1000, 500),
+        (None, 2048, 1001, 500),
         (None, 2048, 1, 1),
         (None, 0, 8192, None),
         (9000, 2048, 8192, 9000),
@@ -127,14 +137,15 @@ def test_a_turn_that_says_nothing_ends_after_half_of_its_window_at_most(
     asked_tokens: int | None, turn_tokens: int, num_ctx: int, given: int | None
 ) -> None:
     settings = Settings(turn_tokens=turn_tokens)
-    assert bounded(Sampling(max_tokens=asked_tokens), num_ctx, settings).max_tokens == given
+    found = bounded(Sampling(max_tokens=asked_tokens), num_ctx, settings).max_tokens
+    assert (found, type(found)) == (given, type(given))
 
 
 @pytest.mark.parametrize("mine", [True, False])
 def test_loops_end_a_turn_as_the_client_says_and_else_as_is_set(mine: bool) -> None:
     settings = Settings(loop_stop=not mine)
     assert bounded(Sampling(loop_stop=mine), 4096, settings).loop_stop is mine
-    assert bounded(Sampling(), 4096, settings).loop_stop is not mine
+    assert bounded(Sampling(), 4096, settings).loop_stop is (not mine)
     assert bounded(Sampling(temperature=0.5, max_tokens=3), 4096, settings).temperature == 0.5
 
 
@@ -197,3 +208,37 @@ def test_the_resident_model_goes_on_the_wire_whole() -> None:
         reserved_bytes=77,
         capabilities={"vision": True},
     )
+
+
+READY = SlotState(name="Ready", active=resolved("a"), worker=1, generation=3)
+
+
+@pytest.mark.parametrize(
+    ("state", "expect"),
+    [
+        (READY, None),
+        (READY, Expect()),
+        (READY, Expect(generation=3, model="a")),
+        (SlotState(generation=3), Expect(generation=3, model="")),
+    ],
+)
+def test_a_slot_that_is_where_it_was_seen_is_acted_on(state: SlotState, expect: Expect | None) -> None:
+    require_expected(state, expect)
+
+
+@pytest.mark.parametrize(
+    ("state", "expect", "pair", "text"),
+    [
+        (READY, Expect(generation=2, model="a"), (2, 3), ""),
+        (READY, Expect(model="b"), ("b", "a"), "a is active, not b; ask for the status again"),
+        (READY, Expect(model=""), ("", "a"), "a is active, not nothing; ask for the status again"),
+        (SlotState(), Expect(generation=0, model="a"), ("a", ""), "nothing is active, not a; ask for the status again"),
+    ],
+)
+def test_a_slot_that_moved_meanwhile_is_left_alone(
+    state: SlotState, expect: Expect, pair: tuple[object, object], text: str
+) -> None:
+    with pytest.raises(SlotGenerationStale) as stale:
+        require_expected(state, expect)
+    assert (stale.value.expected, stale.value.actual) == pair
+    assert not text or stale.value.message == text

@@ -283,7 +283,18 @@ def test_pins_are_forgotten_when_the_worker_is_replaced(table: LeaseTable) -> No
 
 
 def test_a_silent_lease_is_a_suspect_only_after_the_silence(table: LeaseTable) -> None:
-    begin(table)
+    begin(table, now=100.0)
     reaper = Reaper(SETTINGS)
-    assert reaper.suspects(table, 4.9) == []
-    assert len(reaper.suspects(table, 5.0)) == 1
+    assert reaper.suspects(table, 104.9) == []
+    assert len(reaper.suspects(table, 105.0)) == 1
+
+
+def test_a_lease_that_spoke_lately_gets_no_strike(table: LeaseTable) -> None:
+    lease = begin(table, now=100.0)
+    lease.stage("generating", 103.0)
+    reaper, idle = Reaper(SETTINGS), EngineTruth(running=None)
+    for now in (104.0, 106.0, 107.9):
+        assert reaper.reconcile(table, idle, now) == []
+        assert table.views()[0].strikes == 0
+    reaper.reconcile(table, idle, 108.0)
+    assert (table.views()[0].strikes, table.views()[0].last_signal) == (1, 103.0)

@@ -227,6 +227,14 @@ def test_a_client_that_goes_leaves_nothing(bench: Bench) -> None:
     assert bench.queue.waiting == [stays]
 
 
+def test_a_client_that_went_and_comes_back_is_a_newcomer(bench: Bench) -> None:
+    bench.add(1)
+    bench.serve()
+    bench.queue.drop_client(1)
+    first, _ = bench.add(1), bench.add(2)
+    assert bench.next() == first, "nothing is held against it: it came first"
+
+
 def test_a_ticket_can_be_taken_back_once(bench: Bench) -> None:
     ticket, stays = bench.add(1), bench.add(2)
     assert bench.queue.remove(ticket.number)

@@ -15,8 +15,8 @@ from modeld.engine.dry_run import Question, Sizes
 from modeld.host.load_plan import COUNTING, NoAnswer, ask_engine
 from modeld.memory import policy
 from modeld.pipe.messages import Loaded
+from modeld.slot.loading.projectors import signature
 from modeld.slot.ports import ReadMemory
-from modeld.slot.projectors import signature
 from modeld.slot.request import footprint_key
 from shared.catalog.advertised import fit
 from shared.catalog.identity import AUTO
@@ -26,9 +26,12 @@ from shared.protocol import api
 from shared.system.foreign import ask
 
 if TYPE_CHECKING:
-    from modeld.slot.driver import Slot
+    from modeld.slot.loop import Loop
+    from modeld.slot.ports import Records
+    from modeld.turn.lease import LeaseTable
     from shared.catalog.entry import ModelEntry
     from shared.catalog.identity import RequestedIdentity
+    from shared.settings import Settings
 
 AskEngine = Callable[[Question], Awaitable[list[Sizes] | None]]
 
@@ -38,14 +41,20 @@ class Planner:
 
     def __init__(
         self,
-        slot: Slot,
+        loop: Loop,
+        settings: Settings,
+        records: Records,
+        leases: LeaseTable,
         read_memory: ReadMemory,
         given_back: Callable[[], int],
         given_back_there: Callable[[], int] = lambda: 0,
         ask: AskEngine = ask_engine,
     ) -> None:
         """`given_back`: bytes that the end of the resident model frees of main memory; `..._there`: of its devices."""
-        self._slot = slot
+        self._loop = loop
+        self._settings = settings
+        self._records = records
+        self._leases = leases
         self._read_memory = read_memory
         self._given_back = given_back
         self._given_back_there = given_back_there
@@ -69,7 +78,7 @@ class Planner:
             try:
                 engine = await self.dry_run(entry, target)
             except NoAnswer as error:
-                self._slot.log(f"a dry run of {entry.name} told nothing: {error.reason}")
+                self._loop.log(f"a dry run of {entry.name} told nothing: {error.reason}")
         beside = entry.projector and target.projector  # a folder's graph is counted with the folder
         projector = await in_thread(_sizes_of, (beside,)) if beside else 0
         there = policy.of_accelerators(devices)
@@ -77,8 +86,8 @@ class Planner:
         back = self._given_back() if there is None else self._given_back_there()
         free = min(memory.free + back, memory.total)
         seen = policy.DeviceMemory(device=memory.device, total=memory.total, free=free)
-        footprint = await self._slot.records.footprint(footprint_key(target), self.runtime_digest, memory.device)
-        return policy.plan(entry, target, seen, self._slot.settings, footprint, engine, adapters, projector)
+        footprint = await self._records.footprint(footprint_key(target), self.runtime_digest, memory.device)
+        return policy.plan(entry, target, seen, self._settings, footprint, engine, adapters, projector)
 
     async def dry_run(self, entry: ModelEntry, target: RequestedIdentity) -> policy.Arithmetic | None:
         """Try the load in a process to throw away, once for each model, way to load it and version of the engine.
@@ -88,7 +97,7 @@ class Planner:
         key = await in_thread(dry_run_key, entry, target)
         async with self._one_at_a_time:
             if key not in self._asked:
-                records = self._slot.records
+                records = self._records
                 found = await records.arithmetic(key)
                 if found is None:
                     found = await self._from_engine(entry, target)
@@ -99,13 +108,13 @@ class Planner:
     async def _from_engine(self, entry: ModelEntry, target: RequestedIdentity) -> policy.Arithmetic:
         # Two contexts that the model decides and no request does: a line through them is exact wherever the
         # windows of its layers are full, and too high below.
-        settings = self._slot.settings
+        settings = self._settings
         most = max(entry.context_train, 2 * fit.STEP)
         contexts = (min(settings.least_context, most // 2), most)
         question = Question(
             identity=target, contexts=contexts, model=entry.facts(), template_deadline=settings.template_deadline
         )
-        with self._slot.leases.job("plan", entry.name, self._slot.now()):
+        with self._leases.job("plan", entry.name, self._loop.now()):
             sizes = await self._ask(question)
         if not sizes:
             return policy.NO_ARITHMETIC
@@ -124,7 +133,7 @@ class Planner:
         asked = await in_thread(dry_run_key, entry, target)
         cost = policy.Cost(entry, identity.backend, kv_type, None, self._asked.get(asked))
         beside = cost.kv(identity.num_ctx) + cost.compute(identity.num_ctx)
-        self._slot.records.remember_footprint(key, self.runtime_digest, device, max(loaded.measured_bytes - beside, 0))
+        self._records.remember_footprint(key, self.runtime_digest, device, max(loaded.measured_bytes - beside, 0))
 
 
 def dry_run_key(entry: ModelEntry, target: RequestedIdentity) -> str:
