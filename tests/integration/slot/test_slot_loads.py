@@ -84,6 +84,24 @@ async def test_a_model_can_be_activated_used_unloaded_and_replaced_without_a_res
         assert (await client.status()).pid == modeld.pid
 
 
+async def test_unloads_beside_and_after_each_other_free_a_model_once(models: DataRoot) -> None:
+    async with scripted(models) as modeld, modeld.client() as client, modeld.client("VS Code") as other:
+        loaded = await client.load("a")
+        results: list[api.UnloadResult] = []
+
+        async def unload(one: Client) -> None:
+            results.append(await one.unload(on_busy="wait"))
+
+        async with anyio.create_task_group() as tasks:
+            for one in (client, other, client):
+                tasks.start_soon(unload, one)
+        results.append(await other.unload())
+        assert sorted(result.freed for result in results) == ["", "", "", "a"]
+        assert {result.generation for result in results} == {loaded.generation + 1}
+        status = await client.status()
+        assert (status.state, status.generation, modeld.workers()) == ("Empty", loaded.generation + 1, [])
+
+
 async def test_the_same_identity_is_a_no_op_with_the_same_generation(models: DataRoot) -> None:
     async with scripted(models) as modeld, modeld.client() as client, modeld.client("VS Code") as other:
         first = await client.load("a")

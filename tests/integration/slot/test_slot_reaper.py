@@ -149,6 +149,26 @@ async def silent_rounds(modeld: Inside, pipes: LossyPipes) -> None:
             await anyio.sleep(0.02)
 
 
+async def test_a_lease_without_a_pin_goes_with_an_idle_engine_and_not_beside_its_work(
+    data_root: DataRoot, pipes: LossyPipes
+) -> None:
+    async with inside(data_root, SETTINGS, started=pipes.stand_between) as modeld:
+        await modeld.load("a", ZED)
+        leaked = modeld.slot.leases.begin("embed", "VS Code", modeld.slot.now())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(modeld.turn, "a", ZED, "go on")
+            await silent_rounds(modeld, pipes)
+            assert modeld.slot.leases.view(leaked.number), "the engine works: for this one, for all that is known"
+            current = modeld.slot.scheduler.current
+            assert current is not None
+            modeld.slot.scheduler.stop(current)
+        pipes.losing = (Done, Emitted)
+        with anyio.fail_after(20.0), pytest.raises(EngineFailed, match="forgotten"):
+            await modeld.turn("a", ZED, "short")
+        assert modeld.slot.leases.view(leaked.number) is None
+        assert ("reaped", "VS Code") in [(kind, client) for kind, client, _ in modeld.records.audited]
+
+
 async def test_what_is_pinned_to_a_worker_is_pinned_no_more_when_that_is_gone(
     data_root: DataRoot, pipes: LossyPipes
 ) -> None:
