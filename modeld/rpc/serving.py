@@ -26,6 +26,10 @@ class Jobs(Protocol):
         """Join the pull of this source or begin it. Raises DownloadError, DiskFull, RootUnusable."""
         ...
 
+    def cancel(self, source: str) -> list[str]:
+        """End the pulls of this source, or all for ""; their sources."""
+        ...
+
     async def remove(self, name: str) -> api.RemoveResult:
         """Raises ModelNotFound, ModelInUse, UnsupportedFeature, RootUnusable."""
         ...

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from shared.protocol import api
 
 if TYPE_CHECKING:
-    from modeld.daemon import Daemon
     from modeld.rpc.server import Connection
+    from modeld.rpc.serving import Serving
     from shared.protocol.requests import Call
 
 
-async def handle(daemon: Daemon, connection: Connection, call: Call) -> api.PullCancelResult:
+async def handle(daemon: Serving, connection: Connection, call: Call) -> api.PullCancelResult:
     """Idempotent: where nothing is fetched, nothing is cancelled."""
     return api.PullCancelResult(cancelled=daemon.jobs.cancel(call.params(api.PullCancelParams).source))
