@@ -74,13 +74,15 @@ class Mutant:
 class Group:
     """Modules (by their paths below the root) and the tests that are about them.
 
-    `walks` are tests at random that take as long as all the others together: too long to run for every mutant.
+    `walks` are tests at random that take as long as all the others together: too long to run for every mutant. So are
+    those whose names hold `without`.
     """
 
     name: str
     modules: tuple[str, ...]
     tests: tuple[str, ...]
     walks: tuple[str, ...] = ()
+    without: str = ""
 
 
 def mutate(group: Group, *, children: int, again: bool = False) -> list[Mutant]:
@@ -167,11 +169,12 @@ def _workspace(group: Group) -> Path:
 
 
 def _settings(group: Group) -> str:
+    left_out = ["-k", f"not {group.without}"] if group.without else []
     settings: dict[str, Sequence[str] | float] = {
         "source_paths": PACKAGES,
         "only_mutate": group.modules,
         "also_copy": ["scripts"],
-        "pytest_add_cli_args": ["-p", "no:cacheprovider", "--timeout=40", "-W", _UNRAISABLE],
+        "pytest_add_cli_args": ["-p", "no:cacheprovider", "--timeout=40", "-W", _UNRAISABLE, *left_out],
         "pytest_add_cli_args_test_selection": group.tests,
         "timeout_multiplier": 5.0,  # in seconds of the processor: a change that loops for ever costs no more than this
     }

@@ -61,6 +61,7 @@ GROUPS = (
         _tests("output", "emitter", "schema_grammar", "call_grammar", "output_samples", "output_spoken_tags")
         + _tests("output", "output_rules", "repetition", "schema_bounds"),
         _tests("output", "output_damage") + _tests("template", "template_lead"),
+        without="cost_grows",
     ),
     Group(
         "rows",
