@@ -58,7 +58,7 @@ def test_no_local_name_reads_as_a_remote_one(stem: str) -> None:
 def test_a_remote_model_is_never_current_without_a_pick(names: list[str], default: str) -> None:
     picker = build_picker([row(name) for name in names], [REMOTE], "", default, "modeld stopped")
     assert picker.current == (default if default in names else NOTHING)
-    assert not is_remote(current_model("", default))
+    assert current_model("", default) == (NOTHING if is_remote(default) or not default else default)
     assert build_picker([row(name) for name in names], [REMOTE], REMOTE.id, default, "").current == REMOTE.id
 
 

@@ -123,6 +123,13 @@ def test_a_line_that_cannot_be_read_as_it_is_can_be_allowed_once_only(root: Path
     assert planned(line, root).grant is None
 
 
+def test_a_line_of_any_length_can_be_allowed_to_the_letter() -> None:
+    line = "echo " + "x" * 10_000
+    grant = command_grant(line, looks=False)
+    assert grant is not None
+    assert grant.what == line
+
+
 def test_a_program_in_the_workspace_is_not_the_one_of_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

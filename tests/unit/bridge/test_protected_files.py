@@ -90,6 +90,7 @@ def test_every_spelling_of_it_asks(path: str) -> None:
         ("VSCODE~1/x", EDITOR),
         ("LEFTHO~1.YML", HOOK),
         ("JENKIN~1", CI),
+        ("NVIM~1.LUA", EDITOR),
         ("JENKINS~1", ""),
         ("VS12AB~1", EDITOR),
         ("ZZ12AB~1", ""),

@@ -36,8 +36,9 @@ def test_thinking_levels() -> None:
     for nothing in (None, "", "default"):
         assert level_of(row("a"), nothing, "a") is None
     assert level_of(row("a", thinking=True), "high", "a") == "high"
-    with pytest.raises(UnsupportedFeature, match=r"a has no thinking level 'high' \(it has: none\)"):
+    with pytest.raises(UnsupportedFeature, match=r"a has no thinking level 'high' \(it has: none\)") as refused:
         level_of(row("a"), "high", "a")
+    assert refused.value.feature == "thinking level 'high'"
     with pytest.raises(UnsupportedFeature, match=r"\(it has: default, off, low, medium, high\)"):
         level_of(row("a", thinking=True), "huge", "a")
     with pytest.raises(UnsupportedFeature):
