@@ -10,7 +10,7 @@ export PROMPT
 FIND = python=$$(sh scripts/find-python.sh) &&
 RUN = $(FIND) "$$python"
 
-.PHONY: help chat test editor lint soak sdks fuzz coverage mutants bench docs lock wheel clean
+.PHONY: help chat test editor lint soak cluster sdks fuzz coverage mutants bench docs lock wheel clean
 
 # first, so that `make` alone prints it: each target with the text behind its ##
 help:
@@ -36,6 +36,10 @@ soak: ## the full counts of the tests; writes pages under docs/soak/
 # the official OpenAI SDKs, here and at llama.cpp's server; writes docs/sdks.md
 sdks: ## the OpenAI SDKs against acp-bridge http [ARGS="--ours"]
 	@$(RUN) scripts/prepare.py dev http llama && .venv/bin/python scripts/sdks.py $(ARGS)
+
+# vLLM replicas of their own, in an environment of their own; the result goes to docs/soak/cluster.md
+cluster: ## real vLLM replicas behind the bridge; writes docs/soak/cluster.md [ARGS="--turns 200"]
+	@$(RUN) scripts/cluster.py $(ARGS)
 
 # property tests with many more examples
 fuzz: ## the property tests with many more examples

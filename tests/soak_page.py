@@ -25,15 +25,15 @@ def kept(page: Path, lines: list[Line]) -> list[Line]:
     return [Line(*cell) for cell in cells if len(cell) == 2 and cell[0] not in made | {"what", "---"}]
 
 
-def page(lines: list[Line], seconds: float, title: str, program: str) -> str:
-    """The result page of `program`, a file of tests/soak."""
+def page(lines: list[Line], seconds: float, title: str, program: str, folder: str = "soak") -> str:
+    """The result page of `program`, a file of tests/`folder`."""
     head = [
         f"# Soak: {title}",
         "",
         (
             f"Run on {time.strftime('%Y-%m-%d', time.gmtime())}, {platform.system()} {platform.machine()}, "
             f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.0f}, Python {platform.python_version()}, "
-            f"{seconds:.0f} s. Made by `tests/soak/{program}`, whose parts may be run apart."
+            f"{seconds:.0f} s. Made by `tests/{folder}/{program}`, whose parts may be run apart."
         ),
         "",
         "| what | result |",

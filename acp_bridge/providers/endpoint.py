@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from acp_bridge.providers.answers.events import EVENT_BYTES, body_of
+from acp_bridge.providers.answers.events import EVENT_BYTES, body_of, content_type
 from acp_bridge.providers.answers.stream import error_text
 from acp_bridge.providers.keys import header_values, key_hint, key_of
 from acp_bridge.providers.refusals import is_rate_limit, overflow_of, request_id, retry_after
@@ -182,11 +182,15 @@ class Endpoint:
                 async with self.open(method, url, body, limit_s=limit_s) as answer:
                     text = await body_of(answer, EVENT_BYTES)
                     self.require_good(answer, text, model)
-                    return decode_json(text, Any)
+                    kind = content_type(answer)
+            return decode_json(text, Any)
         except TryAgain as again:
             raise again.error from again
         except TimeoutError as error:
             raise self.unavailable(f"it does not answer within {limit_s:g} s") from error
+        except msgspec.MsgspecError as error:
+            what = f"it answered with {self.said(kind) or 'a body without a type'}, which holds no JSON"
+            raise self.unavailable(what) from error
         except troubles(library) as error:
             raise self.failed(library, error)[0] from error
 

@@ -49,6 +49,15 @@ class Learned:
         """What its tokens weigh."""
         return self._calibrations.setdefault(name, Calibration())
 
+    def answered(self, params: api.TurnParams, prompt: int, whole: int) -> None:
+        """An answer counted the tokens of its prompt, and with itself of the whole. More than a refusal once said can
+        be: then that is forgotten.
+        """
+        if prompt:
+            self.calibration(params.model).learn(params.messages, params.tools, prompt)
+        if whole > self._windows.get(params.model, whole):
+            del self._windows[params.model]
+
     def overflowed(self, params: api.TurnParams, overflow: ContextOverflow) -> None:
         """A refusal tells of the window and of the prompt."""
         window, prompt = int(overflow.context or 0), int(overflow.additional or 0)

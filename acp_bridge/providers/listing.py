@@ -51,22 +51,29 @@ def listed_models(
     """What a list offers under the provider's rules, each once. `more`: what other routes say, by name."""
     served = {clean(entry["id"]): {**entry, **more.get(entry["id"], {})} for entry in entries}
     return [
-        model for name, entry in served.items() if provider.offers(name) for model in [_model(provider, name, entry)]
+        _model(provider, name, one, entry)
+        for one, entry in served.items()
+        if provider.offers(one)
+        for name in _names(provider, one)
     ]
 
 
 def named_models(provider: Provider) -> list[RemoteModel]:
     """The models that the config file names, which are not asked for."""
-    return [_model(provider, provider.alias.get(name, name), {}) for name in provider.models]
+    return [_model(provider, name, provider.alias.get(name, name), {}) for name in provider.models]
 
 
-def _model(provider: Provider, served: str, entry: Mapping[str, Any]) -> RemoteModel:
+def _names(provider: Provider, served: str) -> list[str]:
+    """What a model is called here: its aliases, else its own name, unless that is the alias of another."""
+    aliases = [alias for alias, name in provider.alias.items() if name == served]
+    return aliases or ([] if served in provider.alias else [served])
+
+
+def _model(provider: Provider, name: str, served: str, entry: Mapping[str, Any]) -> RemoteModel:
     facts = provider.facts(served)
-    alias = next((alias for alias, name in provider.alias.items() if name == served), "")
-    name = alias or served
     return RemoteModel(
         id=f"{provider.name}/{name}",
-        name=alias or short_name(served),
+        name=short_name(name),
         provider=provider.name,
         served=served,
         context=facts.context or window_of(entry),

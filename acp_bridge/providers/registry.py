@@ -103,11 +103,11 @@ class Providers:
     async def refresh(self) -> None:
         """Read the config file if it is another one than it was. Running answers go on; nothing is asked here."""
         async with self._reading:
-            key = await anyio.to_thread.run_sync(_key_of, self.file)
+            key = await anyio.to_thread.run_sync(_key_of, self.file, abandon_on_cancel=True)
             if key == self._read_at:
                 return
             try:
-                configured, variables, cached = await anyio.to_thread.run_sync(self._read)
+                configured, variables, cached = await anyio.to_thread.run_sync(self._read, abandon_on_cancel=True)
             except SettingInvalid as error:
                 self._unreadable = error  # what is shown stays; nothing is called
                 return
@@ -217,7 +217,10 @@ class Providers:
         }
 
         async def one(client: ProviderClient) -> None:
-            found[client.provider.name] = await examined(client)
+            try:
+                found[client.provider.name] = await examined(client)
+            except Exception as error:  # a defect in reading one list hides no other
+                found[client.provider.name] = broken(f"provider {client.provider.name}", type(error).__name__)
 
         async with anyio.create_task_group() as group:
             for client in self._clients.values():

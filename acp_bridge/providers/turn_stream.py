@@ -234,10 +234,9 @@ class TurnStream:
         reader, params = self._reader, self._params
         spent = time.monotonic() - self._began
         first = self._first or spent
-        window, finish = self._learned.window(params.model), reader.reason()
         used = reader.prompt_tokens + reader.generated
-        if reader.prompt_tokens:
-            self._learned.calibration(params.model).learn(params.messages, params.tools, reader.prompt_tokens)
+        self._learned.answered(params, reader.prompt_tokens, used)
+        window, finish = self._learned.window(params.model), reader.reason()
         if finish == "length" and window and used >= window - 1:
             finish = "context_full"
         reused = min(reader.cached_tokens, reader.prompt_tokens)

@@ -151,7 +151,7 @@ def _proxy_of(url: str) -> str:
 
 
 def _by_proxy(url: str) -> str:
-    proxy = _proxy_of(url)
+    proxy = _proxy_of(url).rpartition("@")[2]  # never who uses it, also where the rest is no address
     return f" (through the proxy {shown_address(proxy)}; the variables *_proxy name it)" if proxy else ""
 
 

@@ -39,7 +39,7 @@ class BoundRemote:
         self, params: api.TurnParams, on_event: Callable[[api.Event], None], cancel: Cancel, view: Asker
     ) -> api.TurnResult:
         """See Model. Raises NoSatisfactoryModel when its provider was removed meanwhile."""
-        client = await self._providers.client(self.name)
+        client = await cancel.race(lambda: self._providers.client(self.name))
         return await client.turn(params, on_event, cancel, view.waiting)
 
     async def hold(self, run: str) -> None:

@@ -390,6 +390,15 @@ async def picked(client: Client) -> str:
     return session
 
 
+async def test_a_page_in_place_of_a_list_is_named(endpoint: Endpoint) -> None:
+    endpoint.routes["GET /v1/models"] = Reply(body="<html>sign in</html>", kind="text/html")
+    async with client_of(endpoint) as client:
+        with pytest.raises(ModeldError) as caught:
+            await client.models()
+    assert "text/html" in caught.value.message
+    assert "base_url" in caught.value.message or endpoint.url in caught.value.message
+
+
 # --- fills and vectors --------------------------------------------------------------------------
 
 

@@ -102,6 +102,34 @@ def test_what_a_model_can_do_is_read_from_the_list_and_set_by_the_file() -> None
     assert Learned(provider).served("lab/quick") == "org/plain", "before anything was listed too"
 
 
+def test_an_alias_hides_a_model_of_that_name_and_may_be_one_of_several() -> None:
+    provider = Provider(name="lab", base_url="http://lab/v1", alias={"coder": "org/x", "quick": "org/x"})
+    models = listing.listed_models(provider, [{"id": "coder"}, {"id": "org/x"}, {"id": "org/y"}], {}, str)
+    assert {model.id: model.served for model in models} == {
+        "lab/coder": "org/x", "lab/quick": "org/x", "lab/org/y": "org/y",
+    }  # fmt: skip
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+FIELDS = ["owned_by", "meta", "metadata", "top_provider", "architecture", "capabilities", "type", "max_model_len",
+          "supported_parameters", "model_info"]  # fmt: skip
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS), JSON), JSON)
+def test_a_list_of_anything_is_read_without_a_fault(entry: dict[str, Any], other: Any) -> None:
+    entries = [{**entry, "id": "m"}]
+    for more in ({}, listing.from_props(entries, other), listing.from_lm_studio(other), listing.from_ollama_ps(other)):
+        assert [model.served for model in listing.listed_models(LAB, entries, more, str)] == ["m"]
+    listing.look_further(entries)
+    listing.from_ollama_show(other)
+    requests.filled(other)
+    requests.embedded(other)
+
+
 # --- overflow -----------------------------------------------------------------------------------
 
 #: As servers say it: by server, what is said (a text, or a whole body), the window and the prompt in tokens.
@@ -204,6 +232,9 @@ def test_what_a_refusal_says_of_the_window_is_remembered_until_the_list_says_ano
     assert learned.calibration("lab/big").count(TALK, []).total > 2048 or learned.calibration("lab/big").ratio == 5.0
     learned.know([big])
     assert learned.window("lab/big") == 2048
+    learned.answered(params, 3000, 3100)
+    assert learned.window("lab/big") == 0, "more has been used than was said"
+    learned.overflowed(params, ContextOverflow(context=2048, resident=0, additional=None))
     learned.know([RemoteModel(id="lab/big", name="big", provider="lab", served="big", context=4096)])
     assert learned.window("lab/big") == 4096
 
