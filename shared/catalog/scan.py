@@ -334,6 +334,8 @@ def _kind(entry: os.DirEntry[str]) -> Kind:
 
 
 def _beginning(path: str, most: int) -> bytes:
+    if not stat.S_ISREG(os.stat(long_path(path)).st_mode):
+        return b""  # a FIFO would be waited for
     with open(long_path(path), "rb") as file:
         return file.read(most)
 

@@ -12,7 +12,8 @@ import http.client
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -71,6 +72,22 @@ class Mark(msgspec.Struct, kw_only=True):
     url: str
     validator: str = ""
     total: int = 0
+
+
+def as_parts(job: Job, sizes: Sequence[int]) -> list[Job]:
+    """The jobs of files that are one model: each tells how much of the whole is there. `sizes` in bytes, 0: unknown."""
+    whole = sum(sizes)
+    if len(sizes) < 2 or not all(sizes):
+        return [job] * len(sizes)
+
+    def part(before: int) -> Job:
+        def progress(event: Progress) -> None:
+            known = event.stage == "downloading"
+            job.progress(msgspec.structs.replace(event, done=before + event.done, total=whole) if known else event)
+
+        return msgspec.structs.replace(job, progress=progress)
+
+    return [part(before) for before in accumulate((0, *sizes[:-1]))]
 
 
 def part_path(target: Path) -> Path:

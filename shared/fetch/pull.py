@@ -24,6 +24,7 @@ from shared.fetch import hub, starter
 from shared.fetch.download import (
     Job,
     Progress,
+    as_parts,
     discard,
     download,
     part_path,
@@ -233,9 +234,10 @@ def _from_hub(choice: hub.Choice, models: Path, source: str, name: str | None, d
     if digest and files[0][1].sha256 not in ("", digest):
         raise DigestMismatch(expected=digest, actual=files[0][1].sha256)
     require_space(models, sum(_left(models / file, wanted) for file, wanted in files))
+    jobs = as_parts(job, [wanted.size for _, wanted in files])
     results = [
-        _one(models, file, source, wanted.sha256 or (digest if number == 0 else ""), _http(wanted, models), job=job)
-        for number, (file, wanted) in enumerate(files)
+        _one(models, file, source, wanted.sha256 or (digest if number == 0 else ""), _http(wanted, models), job=part)
+        for number, ((file, wanted), part) in enumerate(zip(files, jobs, strict=True))
     ]
     total = sum(result.size_bytes for result in results)
     return PullResult(name=results[0].name, path=results[0].path, size_bytes=total, digest=results[0].digest)
@@ -264,9 +266,10 @@ def _folder(choice: hub.Choice, models: Path, source: str, name: str, job: Job) 
         if not target.exists():
             _begin_folder(hidden, choice.mark)
             require_space(models, sum(_left(hidden / file, wanted) for file, wanted in choice.files))
-            for file, wanted in choice.files:
+            parts = as_parts(job, [wanted.size for _, wanted in choice.files])
+            for (file, wanted), one in zip(choice.files, parts, strict=True):
                 if not (hidden / file).exists():
-                    download(wanted, hidden / file, job)
+                    download(wanted, hidden / file, one)
                     os.replace(part_path(hidden / file), hidden / file)
                     discard(part_path(hidden / file))
             (hidden / FOLDER_MARK).unlink()

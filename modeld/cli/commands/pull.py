@@ -142,10 +142,11 @@ def _interrupted(context: Context, source: str) -> None:
 
 def _cancel(context: Context, source: str, *, json: bool) -> int:
     """End downloads of the daemon. Raises the typed daemon errors but for one that does not run."""
-    from shared.fetch.source import kind_of
+    from shared.fetch.source import kind_of, understood
 
-    if source and kind_of(source) == "path":
-        source = str(Path(source).expanduser().absolute())
+    if source:
+        source = understood(source, exists=True)
+        source = source if kind_of(source) != "path" else str(Path(source).expanduser().absolute())
 
     async def cancel() -> api.PullCancelResult:
         try:

@@ -410,6 +410,21 @@ def test_unfinished_downloads_are_listed_and_removed(data_root: DataRoot, server
     assert leftovers(data_root) == [".other.gguf.own", ".theirs", "other.gguf"]
 
 
+def test_the_files_of_one_model_are_reported_as_one(data_root: DataRoot, server: FileServer) -> None:
+    files = {f"big-0000{n}-of-00002.gguf": model(layers=n) + bytes(400_000 * n) for n in (1, 2)}
+    seen: list[tuple[int, int]] = []
+    get(
+        "hf:o/r",
+        data_root,
+        environ=hub(server, files),
+        progress=lambda item: seen.append((item.done, item.total)) if item.stage == "downloading" else None,
+    )
+    whole_size = sum(map(len, files.values()))
+    assert {total for _, total in seen} == {whole_size}
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert seen[-1][0] == whole_size
+
+
 def test_room_for_all_files_is_looked_for_before_the_first(
     data_root: DataRoot, server: FileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
