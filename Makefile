@@ -10,7 +10,7 @@ export PROMPT
 FIND = python=$$(sh scripts/find-python.sh) &&
 RUN = $(FIND) "$$python"
 
-.PHONY: help chat test editor lint soak cluster sdks fuzz coverage mutants bench docs lock wheel clean
+.PHONY: help chat test editor lint soak cluster sdks programs fuzz coverage mutants bench docs lock wheel clean
 
 # first, so that `make` alone prints it: each target with the text behind its ##
 help:
@@ -40,6 +40,10 @@ sdks: ## the OpenAI SDKs against acp-bridge http [ARGS="--ours"]
 # vLLM replicas of their own, in an environment of their own; the result goes to docs/soak/cluster.md
 cluster: ## real vLLM replicas behind the bridge; writes docs/soak/cluster.md [ARGS="--turns 200"]
 	@$(RUN) scripts/cluster.py $(ARGS)
+
+# llm, aider, litellm, LangChain, and what Zed and Continue send, each once with real weights
+programs: ## real programs at acp-bridge http [ARGS="llm aider"]
+	@$(RUN) scripts/prepare.py dev http llama && .venv/bin/python scripts/programs.py $(ARGS)
 
 # property tests with many more examples
 fuzz: ## the property tests with many more examples

@@ -14,6 +14,7 @@ from bench import (
     contended,
     conversations,
     editor,
+    http_face,
     installed,
     library,
     loops,
@@ -47,28 +48,34 @@ PARTS = (
 ADVICE = "Ratios count, absolute numbers drift with the machine; median (quartiles, number of samples)."
 MADE = 'Made by `make bench REPORT=1`; with `ARGS="--only ..."` the rows of other parts stay as they were measured.'
 PEERS = "Beside other servers"
-REPEAT = 'Repeat it with `make bench ARGS="--only peers" REPORT=1`, which builds and fetches the peers.'
+HTTP = "Programs over HTTP"
+REPEAT = 'Repeat it with `make bench ARGS="--only {part}" REPORT=1`, which builds and fetches the peers.'
 
 
 def main() -> int:
     """Exit 0 when every budget was met, 3 when one was missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="+", choices=(*PARTS, "peers"), default=PARTS)
+    parser.add_argument("--only", nargs="+", choices=(*PARTS, "peers", "http"), default=PARTS)
     parser.add_argument("--peers", action="store_true", help="also measure llama.cpp's own servers, built and fetched")
     parser.add_argument("--report", action="store_true", help="write docs/performance.md")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # what was started is ended too
-    table, others = Table(), Table()
+    table, others, faces = Table(), Table(), Table()
     _budgets(table, arguments.only)
     if arguments.peers or "peers" in arguments.only:
         peers.measure(others, fetch(SMOLLM2))
         beside.measure(others, fetch(SMOLLM2))
+    if arguments.peers or "http" in arguments.only:
+        http_face.measure(faces, fetch(SMOLLM2))
     if arguments.report or os.environ.get("REPORT"):
         notes, day = [machine(), ADVICE], f"{dt.datetime.now(dt.UTC):%Y-%m-%d}"
         head = TITLE + table.markdown([*notes, MADE], day) if table.rows else None
-        sections = {PEERS: others.markdown([*notes, REPEAT], day)} if others.rows else {}
+        beside_us = ((PEERS, others, "peers"), (HTTP, faces, "http"))
+        sections = {
+            name: rows.markdown([*notes, REPEAT.format(part=part)], day) for name, rows, part in beside_us if rows.rows
+        }
         page.write(PAGE, head, sections, whole=set(PARTS) <= set(arguments.only))
-    missed = [*table.missed, *others.missed]
+    missed = [*table.missed, *others.missed, *faces.missed]
     for row in missed:
         print(f"MISSED: {row.what}: {row.measured}, target {row.target}")
     return 3 if missed else 0
