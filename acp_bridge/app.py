@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
-from acp_bridge.process.process_exit import stop_at_signals, stop_with_parent
+from acp_bridge.process.process_exit import end_when_stuck, stop_at_signals, stop_with_parent
 from shared.diagnosis.defect import DefectHandler
 from shared.endpoint.stdio import stdio_stream
 from shared.errors import ModeldError
@@ -176,7 +178,8 @@ async def _serve(server: Server, source: int, output: int) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(stop_at_signals, server.stop)
             group.start_soon(stop_with_parent, server.stop)
-            await server.serve(stdio_stream(output, source))
+            stuck = partial(end_when_stuck, asyncio.get_running_loop())
+            await server.serve(stdio_stream(output, source, stuck))
             group.cancel_scope.cancel()
     finally:
         server.close()

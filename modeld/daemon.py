@@ -116,7 +116,7 @@ class Daemon:
         try:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
-                signals.watch(self.end)
+                signals.watch(self.end, self._bound_end)
                 await tasks.start(self.slot.run)
                 tasks.start_soon(self.records.run)
                 tasks.start_soon(keep_checksums, self.library, self._has_work)
@@ -241,6 +241,10 @@ class Daemon:
         self._ending = (reason, limit)
         self._limit.set(limit + ENDING_SECONDS)
         self._wake_up()
+
+    def _bound_end(self) -> None:
+        """From any thread: this process ends, whatever its loop hangs in."""
+        self._limit.set(self.settings.shutdown_drain + ENDING_SECONDS)
 
     async def _woken(self) -> None:
         await self._wake.wait()

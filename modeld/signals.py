@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import threading
 from collections.abc import Callable
 
 #: Each signal with the reason that it gives. A closed terminal (SIGHUP) does not end a daemon, and Ctrl-Z (SIGTSTP)
@@ -16,25 +17,43 @@ else:
     _IGNORED = (signal.SIGHUP, signal.SIGTSTP)
 
 
-def watch(end: Callable[[str], None]) -> None:
-    """Call `end` on the running loop, with the reason, at each signal."""
+def watch(end: Callable[[str], None], asked: Callable[[], None]) -> None:
+    """Call `end` on the running loop, with the reason, at each signal, and `asked` before that in a thread.
+
+    Where the loop hangs in a look at a disk that does not answer, no handler of its thread ever runs: so another one
+    waits for the signals, and `asked` is what bounds the end.
+    """
     loop = asyncio.get_running_loop()
-    if sys.platform != "win32":
-        for ignored in _IGNORED:  # also in the workers, which take it over
-            signal.signal(ignored, signal.SIG_IGN)
-    for number, reason in _REASONS.items():
-        if sys.platform == "win32":
+    if sys.platform == "win32":
+        for number, reason in _REASONS.items():
             signal.signal(number, lambda *_, reason=reason: loop.call_soon_threadsafe(end, reason))
-        else:
-            loop.add_signal_handler(number, end, reason)
+        return
+    for ignored in _IGNORED:  # also in the workers, which take it over
+        signal.signal(ignored, signal.SIG_IGN)
+    block()
+    threading.Thread(target=_wait, args=(loop, end, asked), name="signals", daemon=True).start()
+
+
+def _wait(loop: asyncio.AbstractEventLoop, end: Callable[[str], None], asked: Callable[[], None]) -> None:
+    assert sys.platform != "win32"
+    while True:
+        reason = _REASONS[signal.Signals(signal.sigwait(_REASONS))]
+        asked()
+        try:
+            loop.call_soon_threadsafe(end, reason)
+        except RuntimeError:
+            return  # the loop has ended, and this process is about to
+
+
+def block() -> None:
+    """Keep them for `watch`; before any thread is there, each of which would take them over."""
+    if sys.platform != "win32":
+        signal.pthread_sigmask(signal.SIG_BLOCK, _REASONS)
 
 
 def ignore() -> None:
-    """From now on; to be called on the loop. What has ended in order must not end by a signal after all: the loop's
-    handlers go with the loop, and an interpreter takes its time to go down.
+    """From now on. What has ended in order must not end by a signal after all: an interpreter takes its time to go
+    down.
     """
-    loop = asyncio.get_running_loop()
     for number in _REASONS:
-        if sys.platform != "win32":
-            loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import threading
 import time
 from collections.abc import Callable
@@ -92,6 +93,14 @@ def a_file(path: Path) -> None:
 
 def a_pipe(path: Path) -> None:
     os.mkfifo(path)
+
+
+def a_device(path: Path) -> None:
+    """One that never ends; where none may be made, what never begins."""
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 5))
+    except PermissionError:
+        a_pipe(path)
 
 
 def a_folder(path: Path) -> None:
@@ -303,6 +312,7 @@ SABOTAGE: dict[str, Deed] = {
     "the lease is garbage": instead(own, lambda path: path.write_bytes(b"{" * 3000)),
     "the lease is a folder": instead(own, a_folder),
     "the lease is a FIFO": instead(own, a_pipe),
+    "the lease is a character device": instead(own, a_device),
     "the lease is a dangling link": instead(own, a_dangling_link),
     "the lease is a link loop": instead(own, a_loop),
     "the lease is a link to /dev/zero": instead(own, a_link_to_zero),

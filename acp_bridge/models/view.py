@@ -135,7 +135,7 @@ class Models:
 
     async def library_view(self) -> LibraryView:
         """Everything on disk, servable or not."""
-        return await anyio.to_thread.run_sync(self._inventory.library_view)
+        return await anyio.to_thread.run_sync(self._inventory.library_view, abandon_on_cancel=True)
 
     @property
     def default(self) -> str:
@@ -167,7 +167,7 @@ class Models:
         """Keep the view: looked at again after each `touch`, when the files change, and when the grace ends."""
         loop = asyncio.get_running_loop()
         self._inventory.on_change(lambda: _call(loop, self.touch))
-        recalled = await anyio.to_thread.run_sync(self._inventory.recall)
+        recalled = await anyio.to_thread.run_sync(self._inventory.recall, abandon_on_cancel=True)
         if recalled is not None:
             self._become(recalled)
         self.recalled.set()
@@ -209,7 +209,7 @@ class Models:
 
     async def look(self, limit: float) -> None:
         """One look at everything now, complete within `limit` seconds or not."""
-        await anyio.to_thread.run_sync(self._inventory.refresh, limit)
+        await anyio.to_thread.run_sync(self._inventory.refresh, limit, abandon_on_cancel=True)
         await self._look()
 
     async def _moved_within(self, seconds: float) -> bool:
@@ -219,7 +219,9 @@ class Models:
 
     async def _look(self) -> None:
         status = self._daemon.status
-        advertised = await anyio.to_thread.run_sync(self._inventory.look, status, self._daemon.backend)
+        advertised = await anyio.to_thread.run_sync(
+            self._inventory.look, status, self._daemon.backend, abandon_on_cancel=True
+        )
         self.looked.set()
         self._become(advertised)
 

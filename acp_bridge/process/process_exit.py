@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable
 
 import anyio
@@ -15,6 +18,25 @@ SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "nu", "cmd", "power
 LAUNCHERS = ("env", "uv", "uvx", "pipx", "npx")
 #: How often a parent is looked for where nothing can tell; each look wakes an idle process.
 PARENT_CHECK_S = 15.0
+#: An editor expects the process to be gone a second after it closed the pipe.
+STUCK_S = 0.9
+
+
+def end_when_stuck(loop: asyncio.AbstractEventLoop) -> None:
+    """Watch over the end of a process whose editor has gone: blocks until `loop` is closed, or ends the process.
+
+    In a thread of its own. A loop that runs ends by itself, in bounded steps; one that hangs in a look at a disk that
+    does not answer would never hear of it.
+    """
+    while True:
+        answered = threading.Event()
+        try:
+            loop.call_soon_threadsafe(answered.set)
+        except RuntimeError:
+            return
+        if not answered.wait(STUCK_S):
+            os._exit(0)
+        time.sleep(STUCK_S / 4)
 
 
 async def stop_at_signals(stop: Callable[[], None]) -> None:

@@ -52,7 +52,7 @@ class RunCommand:
         """See Tool."""
         line = text(arguments, "command").strip()
         program, given = split(line)
-        found = await anyio.to_thread.run_sync(looks_by, line, workspace.roots)
+        found = await anyio.to_thread.run_sync(looks_by, line, workspace.roots, abandon_on_cancel=True)
         command = Command(
             program=found or program,
             arguments=given,

@@ -74,7 +74,7 @@ class ListFolder:
         path = workspace.resolve(str(arguments.get("path") or "."))
 
         async def effect(show: ShowItems) -> Outcome:
-            return Outcome(text=workspace.cut(await anyio.to_thread.run_sync(_listed, path)))
+            return Outcome(text=workspace.cut(await anyio.to_thread.run_sync(_listed, path, abandon_on_cancel=True)))
 
         place = FileLocation(path=str(path))
         return Plan(title=f"List {workspace.shown(path)}", kind="read", locations=[place], effect=effect)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Larger files are read by parts only.
 READ_LIMIT = 2 * 1024 * 1024
+#: What a cancelled write may still take. Seconds.
+WRITE_S = 0.3
 ANY_WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -115,7 +119,7 @@ class Workspace:
             await anyio.to_thread.run_sync(check_place, place, abandon_on_cancel=True)
             await self.face.write_file(self.conversation, str(place.path), text)
         else:
-            await anyio.to_thread.run_sync(write_text, place, text)
+            await _to_its_end(partial(write_text, place, text))
 
     def cut(self, text: str) -> str:
         """The text within the limit, its middle left out and said. Names of files may hold what no text can."""
@@ -125,6 +129,24 @@ class Workspace:
         half = self.limit // 2
         left = len(text) - 2 * half
         return f"{text[:half]}\n[... {left} characters left out ...]\n{text[-half:]}"
+
+
+async def _to_its_end(write: Callable[[], None]) -> None:
+    """Run a write in a thread. Who cancels it waits a moment for its end, and no longer: a disk may never answer."""
+    done = threading.Event()
+
+    def run() -> None:
+        try:
+            write()
+        finally:
+            done.set()
+
+    try:
+        await anyio.to_thread.run_sync(run, abandon_on_cancel=True)
+    except anyio.get_cancelled_exc_class():
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(done.wait, WRITE_S)
+        raise
 
 
 def read_text(path: Path) -> str:

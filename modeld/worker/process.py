@@ -12,6 +12,7 @@ tokens beside a decode, and the watchdog. The native library is imported after t
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -315,6 +316,8 @@ def take_pipes() -> tuple[int, int]:
 def main(arguments: list[str]) -> None:
     """Entry of the process; `arguments` as in the module's first line."""
     source, sink = take_pipes()
+    if sys.platform != "win32":  # a daemon waits for these in a thread of its own, and what it starts inherits that
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
     os.umask(0o077)  # what a native library writes is as private as what we write
     options = dict(zip(arguments[1::2], arguments[2::2], strict=True))
     owner = int(options["--owner"])

@@ -12,6 +12,8 @@ from shared.system.descriptors import fill_descriptors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from anyio.abc import ByteStream
 
 
@@ -42,15 +44,17 @@ def claim_stdin() -> int:
     return _binary(private)
 
 
-def stdio_stream(output: int, source: int = 0) -> ByteStream:
+def stdio_stream(output: int, source: int = 0, at_end: Callable[[], None] | None = None) -> ByteStream:
     """The editor as a byte stream: reads descriptor `source`, writes `output` (of `claim_stdout`).
+
+    `at_end` is called in the reading thread when the editor has closed its side.
 
     Neither a silent nor a stalled editor blocks the event loop or the end of the process.
     """
     from shared.endpoint.threaded import ThreadedStream
 
     _binary(source)
-    return ThreadedStream(source, output)
+    return ThreadedStream(source, output, at_end)
 
 
 def _binary(descriptor: int) -> int:

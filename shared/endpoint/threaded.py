@@ -33,10 +33,11 @@ else:
 class ThreadedStream(ByteStream):
     """Reads `source` and writes `output`, which stay blocking. Made inside a running loop."""
 
-    def __init__(self, source: int, output: int) -> None:
+    def __init__(self, source: int, output: int, at_end: Callable[[], None] | None = None) -> None:
+        """`at_end` is called in the reading thread once the source has ended, and may stay there."""
         self._loop = asyncio.get_running_loop()
         self._closed = False
-        self._reader = _Reader(source, self._loop)
+        self._reader = _Reader(source, self._loop, at_end)
         self._writer = _Writer(output, self._loop)
 
     async def receive(self, max_bytes: int = 65536) -> bytes:
@@ -76,8 +77,9 @@ class ThreadedStream(ByteStream):
 
 
 class _Reader:
-    def __init__(self, source: int, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, source: int, loop: asyncio.AbstractEventLoop, at_end: Callable[[], None] | None = None) -> None:
         self._source = source
+        self._at_end = at_end
         self._loop = loop
         self._received: deque[bytes] = deque()
         self._size = 0
@@ -130,6 +132,8 @@ class _Reader:
             except RuntimeError:
                 return  # the loop has closed: nobody reads any more
             if not data:
+                if self._at_end is not None:
+                    self._at_end()
                 return
 
 

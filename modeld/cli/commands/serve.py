@@ -60,6 +60,9 @@ def serve(backend: str | None, *, quiet: bool, arguments: list[str]) -> int:
     """Run the daemon to its end. Raises SettingInvalid, BackendUnavailable, RootError, EndpointError."""
     import anyio
 
+    from modeld import signals
+
+    signals.block()
     from modeld.daemon import Daemon, reexecute
     from modeld.engine.backends import choose, is_outside
     from modeld.limit import leave

@@ -23,6 +23,7 @@ from shared.lease.process import identity
 from shared.lease.record import Identity, LeaseRecord, Meta, Released, Worker, encode
 from shared.paths import DataRoot
 from shared.settings import Settings
+from waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.anyio]
 SETTINGS = Settings(lease_ttl=1.0)
@@ -64,6 +65,35 @@ async def test_nothing_is_taken_before_it_is_needed(root: DataRoot, make: Make) 
     epoch = await one.ensure()
     assert one.check() == await one.confirm() == epoch
     assert one.role == "owner"
+
+
+async def test_an_error_that_nobody_foresaw_is_a_logged_defect_and_not_the_end(
+    root: DataRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the watch's look and in the attempt of a caller; both go on when it has passed."""
+    lines: list[str] = []
+    broken = True
+    sight = files.LeaseFolder.sight
+
+    def look(folder: files.LeaseFolder) -> object:
+        if broken:
+            raise OverflowError("a secret of a record")
+        return sight(folder)
+
+    monkeypatch.setattr(files.LeaseFolder, "sight", look)
+    one = Ownership(root, SETTINGS, "me", meta=Meta(endpoint="unix:/me"), store=Store(root), log=lines.append)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(one.run)
+        await eventually(lambda: any("watch: OverflowError" in line for line in lines), "the watch has met it")
+        with pytest.raises(RootUnusable) as refused:
+            await one.ensure()
+        assert "OverflowError" in refused.value.message
+        assert any("take: OverflowError" in line for line in lines)
+        assert not any("secret" in line for line in lines)
+        broken = False
+        assert (await one.ensure()).number == 1
+        await one.release("stop")
+        tasks.cancel_scope.cancel()
 
 
 async def test_callers_at_the_same_time_share_one_attempt(make: Make) -> None:
