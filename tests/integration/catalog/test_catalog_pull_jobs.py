@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -110,6 +109,8 @@ async def test_a_download_is_cancelled_by_anybody_and_resumed_later(
 @pytest.mark.skipif(sys.platform == "win32", reason="a terminal of the tests")
 @pytest.mark.parametrize("answer", ["y", "n"])
 async def test_ctrl_c_asks_what_becomes_of_it(data_root: DataRoot, server: FileServer, slow: Slow, answer: str) -> None:
+    import pty  # Unix has it alone
+
     url = server.serve("/m.gguf", slow)
     async with Modeld(data_root, "none"):
         terminal, inside = pty.openpty()
