@@ -25,19 +25,24 @@ _IGNORED = shutil.ignore_patterns("__pycache__", "node_modules", "*.pyc")
 #: mutmut leaves a listing of its own open, and our warnings are errors
 _UNRAISABLE = "ignore::pytest.PytestUnraisableExceptionWarning"
 #: mutmut tries a mutant on the tests that ran its function. What runs while a module is imported (a factory of parsers,
-#: a table) ran in one test alone, the first that imported it, though all use what it made: it is tried on every test.
+#: a table) ran in no test, or in the first that imported it, though all use what it made: it is tried on every test.
 #: The short tests come first, so that most mutants are noticed at once.
 _RUN = """
 import sys
 from mutmut import __main__ as program
 from mutmut.state import state
 collect = program.collect_or_load_stats
+class Widened(dict):
+    def __missing__(self, function):
+        return ()
+    def get(self, function, default=None):
+        own = super().get(function, ())
+        return dict.fromkeys(one for one in ordered if one in own or len(own) < 2)
 def collect_and_widen(*arguments, **options):
+    global ordered
     collect(*arguments, **options)
-    seconds, tests = state().duration_by_test, state().tests_by_mangled_function_name
-    ordered = sorted(seconds, key=seconds.get)
-    for function, own in tests.items():
-        tests[function] = dict.fromkeys(one for one in ordered if one in own or len(own) == 1)
+    ordered = sorted(state().duration_by_test, key=state().duration_by_test.get)
+    state().tests_by_mangled_function_name = Widened(state().tests_by_mangled_function_name)
 program.collect_or_load_stats = collect_and_widen
 program.cli(["run", *sys.argv[1:]])
 """
