@@ -9,8 +9,18 @@ import pytest
 from outputs import ARGUMENTS, TOOLS
 
 from modeld.output.format import OutputFormat
-from modeld.output.grammar.call_grammar import GAP, any_arguments, canonical, may_begin, may_follow, tool_grammar
-from modeld.output.grammar.values import Opened
+from modeld.output.grammar.call_grammar import (
+    ANY_OBJECT,
+    GAP,
+    MOST_SCHEMA,
+    any_arguments,
+    canonical,
+    may_begin,
+    may_follow,
+    must_call,
+    tool_grammar,
+)
+from modeld.output.grammar.values import Begin, CallForm, Forced, Lead, Opened, Section
 from modeld.output.parser import OutputParser
 from shared.catalog.template_detection import ToolStyle
 
@@ -176,3 +186,101 @@ def test_parts_are_written_as_json_usually_is() -> None:
     grammar = tool_grammar(OutputFormat(), TOOLS)
     assert grammar is not None
     assert canonical(grammar.sections[0].calls[0].begin) == '{"name": "read", "arguments": '
+
+
+def json_calls(*around: tuple[str, str]) -> tuple[CallForm, ...]:
+    """The calls of both tools as JSON, with what stands before and after each."""
+    before, after = (tuple(one for one in side if one) for side in zip(*around, strict=True)) if around else ((), ())
+    return tuple(
+        CallForm(name, (*before, "{", '"name"', ":", f'"{name}"', ",", '"arguments"', ":"), ("}", *after))
+        for name in ("read", "now")
+    )
+
+
+def test_a_family_that_names_tools_before_a_mark_may_write_arrays_too() -> None:
+    grammar = tool_grammar(OutputFormat(tools="mistral"), TOOLS)
+    assert grammar is not None
+    marked = tuple(CallForm(name, (f"{name}[ARGS]",), ()) for name in ("read", "now"))
+    assert grammar.sections == (
+        Section("<tool_call>", "</tool_call>", "\n", listed=False, calls=json_calls()),
+        Section("[TOOL_CALLS]", "", "", listed=False, calls=(*marked, *json_calls(("[", "]")))),
+    )
+
+
+LONG = {"type": "object", "properties": {"a": {"type": "string", "description": "x" * MOST_SCHEMA}}}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "schema"),
+    [
+        (None, ANY_OBJECT),
+        ("no schema", ANY_OBJECT),
+        ({"type": "array"}, ANY_OBJECT),
+        ({"properties": ["path"]}, ANY_OBJECT),
+        ({}, '{"type": "object"}'),
+        ({"properties": {"é": {"type": "string"}}}, '{"properties": {"é": {"type": "string"}}, "type": "object"}'),
+        (LONG, ANY_OBJECT),
+    ],
+)
+def test_arguments_are_held_to_what_a_tool_says_of_them(parameters: object, schema: str) -> None:
+    function = {"name": "read", "parameters": parameters}
+    for tool in (function, {"type": "function", "function": function}):
+        grammar = tool_grammar(OutputFormat(tools="hermes"), [tool])
+        assert grammar is not None
+        assert grammar.schemas == {"read": schema}
+        assert any_arguments(grammar).schemas == {"read": ANY_OBJECT}
+
+
+def test_a_schema_of_the_greatest_length_is_still_held_to() -> None:
+    bare = '{"type": "object", "title": ""}'
+    title = "x" * (MOST_SCHEMA - len(bare))
+    for extra, held in (("", True), ("x", False)):
+        grammar = tool_grammar(
+            OutputFormat(), [{"name": "read", "parameters": {"type": "object", "title": title + extra}}]
+        )
+        assert grammar is not None
+        assert (grammar.schemas["read"] != ANY_OBJECT) is held
+
+
+TAGS_OPENED = OutputFormat(tools="hermes", reasoning="tags", opened=True)
+SECTION = Section("<tool_call>", "</tool_call>", "\n", listed=False, calls=json_calls())
+
+
+@pytest.mark.parametrize(
+    ("form", "lead", "forced"),
+    [
+        (OutputFormat(tools="hermes"), None, Forced("", SECTION)),
+        (OutputFormat(described=True), None, Forced("", SECTION)),
+        (OutputFormat(tools="hermes"), Lead("\n\n<tool_call>\n", "", json=True), Forced("\n\n", SECTION)),
+        (TAGS_OPENED, Lead("\n<tool_call>\n", "", json=True), Forced("</think>\n\n\n", SECTION)),
+        (OutputFormat(described=True), Lead("\n<tool_call>\n", "", json=True), Forced("", SECTION)),
+        (
+            OutputFormat(tools="hermes"),
+            Lead(" <fn>", "(", json=False),
+            Forced("", begins=(Begin("read", " <fn>read(", json=False), Begin("now", " <fn>now(", json=False))),
+        ),
+    ],
+)
+def test_a_turn_that_must_call_begins_as_its_family_or_its_template_does(
+    form: OutputFormat, lead: Lead | None, forced: Forced
+) -> None:
+    grammar = tool_grammar(form, TOOLS)
+    assert grammar is not None
+    held = must_call(grammar, form, lead)
+    assert held is not None
+    assert (held.forced, held.sections, held.schemas) == (forced, grammar.sections, grammar.schemas)
+
+
+def test_a_model_that_was_taught_nothing_is_not_made_to_call() -> None:
+    grammar = tool_grammar(OutputFormat(), TOOLS)
+    assert grammar is not None
+    assert must_call(grammar, OutputFormat(), None) is None
+
+
+def test_an_array_of_bare_names_in_gemmas_notation_is_read_as_python_or_text() -> None:
+    parser = OutputParser(OutputFormat(tools="gemma"), (), TOOLS)
+    parser.feed("<|tool_call>call:read{a:None,b:True,c:False,d: 1.50 ,e:word é,f:[None,x],g:null}<tool_call|>".encode())
+    _, (call,) = parser.finish()
+    assert call.arguments == (
+        '{"a": null, "b": true, "c": false, "d": 1.5, "e": "word é", "f": [null, "x"], "g": null}'
+    )
