@@ -177,7 +177,8 @@ def argument_secrets(arguments: Sequence[str]) -> list[str]:
         name, equals, inside = option.partition("=")
         if name.startswith("-") and SECRET_NAME.search(name):
             found.append(inside if equals else value)
-        found += address_secrets(option) if "://" in option else []
+        for address in (option, inside):  # `https://...`, and `--url=https://...`
+            found += address_secrets(address) if "://" in address else []
     return found
 
 

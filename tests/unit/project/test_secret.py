@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import pickle
 from pathlib import Path
@@ -24,6 +25,7 @@ from shared.text.secret import (
     SecretUnusable,
     StreamCleaner,
     address_secrets,
+    argument_secrets,
     bearer,
     named_secrets,
     proxy_secrets,
@@ -334,3 +336,65 @@ def test_a_key_in_the_place_of_a_setting_is_not_reported(tmp_path: Path) -> None
     file.write_text("bakend = 1")
     with pytest.raises(SettingInvalid, match="bakend"):
         load_settings({}, file)
+
+
+@pytest.mark.parametrize("around", ["\ufeff%s", "%s\u200b", "\n \ufeff %s \u200b\n"])
+def test_what_files_put_around_a_key_is_no_part_of_it(around: str) -> None:
+    secret = read_secret(around % "sk-X1", "the file k")
+    assert secret is not None
+    assert (secret.reveal(), secret.source) == ("sk-X1", "the file k")
+
+
+def test_credentials_of_an_address_are_parted_where_its_readers_part_them() -> None:
+    address, header = split_address("https://u%40x:p:q@h@host:8/a?b=1", "the address of lab")
+    assert address == "https://host:8/a?b=1"
+    assert header is not None
+    pair = base64.b64encode(b"u@x:p:q@h").decode()
+    assert (header.reveal(), header.source) == (f"Basic {pair}", "the address of lab")
+    assert {"p:q@h", "u%40x:p:q@h", pair} <= set(header.known())
+    with pytest.raises(SecretUnusable, match=r"^the address of lab cannot be understood as an address$"):
+        split_address("http://host:x/", "the address of lab")
+    odd, basic = split_address("http://%ED%A0%80:p@host/", "it")
+    assert (odd, basic is not None) == ("http://host/", True)
+
+
+@pytest.mark.parametrize(
+    ("address", "secrets"),
+    [
+        ("https://u:p:q@h@host/", {"u:p:q@h", "p:q@h"}),
+        ("https://only@host/", {"only"}),
+        ("https://a%20b@host/", {"a%20b", "a b"}),
+        ("https://u:p@host/?code=c1&b=2&Policy=c3", {"u:p", "p", "c1", "c3"}),
+        ("https://host/?CODE=c1#token=c2", {"c1", "c2"}),
+        ("https://host/?codes=c1", set()),
+    ],
+)
+def test_of_an_address_just_its_credentials_are_secret(address: str, secrets: set[str]) -> None:
+    assert set(address_secrets(address)) == secrets
+
+
+@pytest.mark.parametrize(
+    ("arguments", "secrets"),
+    [
+        (["--token", "a", "b"], ["a"]),
+        (["--token=a=b", "c"], ["a=b"]),
+        (["--token"], [""]),
+        (["token", "a"], []),
+        (["--name", "a"], []),
+        (["--url=https://u:p@h/", "x"], ["u:p", "p", "u:p", "p"]),
+        (["https://host/?sig=s1"], ["s1", "s1"]),
+        (["host/?sig=s1"], []),
+    ],
+)
+def test_options_that_are_named_like_secrets_have_them(arguments: list[str], secrets: list[str]) -> None:
+    assert argument_secrets(arguments) == secrets
+
+
+def test_a_number_is_no_secret_and_a_header_is_one_with_and_without_its_scheme() -> None:
+    assert named_secrets({"API_TOKEN": "8192"}) == []
+    assert named_secrets({"AUTH_HEADER_KEY": "Custom Bearer abc"}) == ["Custom Bearer abc", "abc"]
+
+
+def test_a_secret_that_is_copied_says_so() -> None:
+    with pytest.raises(TypeError, match=r"^a secret is not copied$"):
+        copy.copy(Secret("x", "here"))

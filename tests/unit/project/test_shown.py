@@ -142,3 +142,36 @@ def test_few_write_past_the_door_of_the_terminal() -> None:
         "modeld/cli/watch.py",  # the live view, drawn from single lines
         "shared/text/console.py",
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "span"),
+    [
+        ("a", "`a`"),
+        ("", "`  `"),
+        ("a`b", "``a`b``"),
+        ("`a", "`` `a ``"),
+        ("a``", "``` a`` ```"),
+        ("a\nb", "`a\\nb`"),
+        ("\U000e0061", "`\\udb40\\udc61`"),
+    ],
+)
+def test_a_span_of_code_is_just_long_enough(text: str, span: str) -> None:
+    assert code_span(text) == span
+
+
+def test_bounds_that_are_asked_for_are_kept() -> None:
+    assert len(code_span("x" * 50, 10)) == 12
+    assert len(title("x" * 50, 10)) == 10
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "block"),
+    [
+        ("  a\n", "", "```\n  a\n```"),
+        ("a", "py", "```py\na\n```"),
+        ("```\n", "", "````\n```\n````"),
+    ],
+)
+def test_a_block_of_code_is_just_long_enough(text: str, language: str, block: str) -> None:
+    assert (fenced(text, language) if language else fenced(text)) == block
