@@ -12,7 +12,6 @@ from modeld.output.format import OutputFormat
 from modeld.output.grammar.call_grammar import (
     ANY_OBJECT,
     GAP,
-    MOST_SCHEMA,
     any_arguments,
     canonical,
     may_begin,
@@ -20,6 +19,7 @@ from modeld.output.grammar.call_grammar import (
     must_call,
     tool_grammar,
 )
+from modeld.output.grammar.schema_bounds import MOST_SCHEMA
 from modeld.output.grammar.values import Begin, CallForm, Forced, Lead, Opened, Section
 from modeld.output.parser import OutputParser
 from shared.catalog.template_detection import ToolStyle
