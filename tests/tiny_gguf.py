@@ -72,7 +72,7 @@ def write_tiny_gguf(
         writer.add_value_length(width // 4)
     if shape == "qwen2vl":
         writer.add_rope_dimension_sections([2, 3, 3, 0])
-    tokens = _vocabulary(writer, marks, user_defined, pre)
+    tokens = add_vocabulary(writer, marks, user_defined, pre)
     if template is not None:
         writer.add_chat_template(template)
     for key, value in (metadata or {}).items():
@@ -108,7 +108,8 @@ def _hyperparameters(writer: Any, *, layers: int, width: int, context: int) -> N
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
 
 
-def _vocabulary(writer: Any, marks: tuple[str, ...], user_defined: tuple[str, ...], pre: str) -> list[str]:
+def add_vocabulary(writer: Any, marks: tuple[str, ...], user_defined: tuple[str, ...], pre: str) -> list[str]:
+    """A byte-level vocabulary with the special tokens; its tokens in order."""
     merged = ["".join(pair.split(" ")) for pair in _MERGES]
     special = (*SPECIAL, *marks)
     plain = 256 + len(merged)

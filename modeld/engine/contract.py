@@ -166,12 +166,17 @@ class DecodeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """Measured: bytes of the process, of parked conversations, and lanes in use."""
+    """Measured: bytes of the process, of parked conversations, and lanes in use.
+
+    `measured_bytes` is what the load takes once one conversation fills its window, by all that was touched until now;
+    0: what was measured at the load stands.
+    """
 
     rss_bytes: int = 0
     parked_bytes: int = 0
     parked: int = 0
     lanes_used: int = 0
+    measured_bytes: int = 0
 
 
 class ImageEncoder(Protocol):

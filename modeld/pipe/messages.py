@@ -206,7 +206,8 @@ class Emitted(Message, tag="emitted", kw_only=True):
 class Done(Message, tag="done", kw_only=True):
     """End of a turn, warm, fill or embed. Seconds; `vectors` only for embed, `text` only for fill.
 
-    `threads` as in `Timings`, `ended_by` as in `TurnResult`.
+    `threads` as in `Timings`, `ended_by` as in `TurnResult`. `measured_bytes`, `parked_bytes`: of the engine's
+    account, where what a load takes shows only as it is used; 0 otherwise.
     `state_valid` false means that the engine could not prove its state good: close the slot.
     """
 
@@ -223,6 +224,8 @@ class Done(Message, tag="done", kw_only=True):
     state_valid: bool = True
     warnings: list[str] = []
     ended_by: EndedBy = ""
+    measured_bytes: int = 0
+    parked_bytes: int = 0
 
 
 class Counted(Message, tag="counted", kw_only=True):

@@ -33,6 +33,8 @@ Kind = Literal["turn", "embed", "warm", "fill"]
 OnWorker = Callable[[Callable[[int], Job]], Awaitable[Done]]
 #: A worker that a signal stopped may be let go on by the one who stopped it; it is ended when so many looks find it so.
 STOPPED_LOOKS = 3
+#: A stop waits for so many of the longest steps of a prefill, and never longer than so many of its usual limit.
+STEPS_TO_STOP, MOST_STOPS = 3, 10
 
 
 class Usage(Protocol):
@@ -76,6 +78,9 @@ class Operation:
         self.num_ctx = 0
         self.session_valid = True
         self._had_images = False
+        #: When the worker was last heard of, and the longest that a step of its prefill took, in seconds.
+        self._stepped = 0.0
+        self._longest_step = 0.0
 
     async def run(self, make: Callable[[int], Job]) -> Done:
         """Take the slot, let the worker do it, give the slot back on every path. Raises as `hold`."""
@@ -117,6 +122,7 @@ class Operation:
         try:
             done = await body(lambda make: self._on_worker(lease, host, make))
             valid = done.state_valid
+            parts.loads.note_measured(done)
             if self._kind == "turn" and valid:
                 await self._relieve(lease, host)
             return done
@@ -167,12 +173,16 @@ class Operation:
         parts, request = self._parts, self._request
         number = host.next_turn()
         lease.pin(number, parts.loop.now())
+        self._stepped = parts.loop.now()
         job = make(number)
         self._had_images = self._had_images or holds_images(getattr(job, "messages", ()))
 
         def on_events(events: list[api.Event]) -> None:
             crash_point("turn.event")
             now = parts.loop.now()
+            if any(isinstance(event, api.Prefill) for event in events):
+                self._longest_step = max(self._longest_step, now - self._stepped)
+            self._stepped = now
             for event in events:
                 lease.observe(event, now)
                 request.emit(event)
@@ -209,8 +219,9 @@ class Operation:
 
     async def _kill_if_stuck(self, lease: TurnLease) -> None:
         """A stop has a hard limit; then the worker dies, and the slot with it, never the daemon."""
-        await anyio.sleep(self._parts.settings.cancel_limit)
-        self._parts.loop.log(f"{self._kind} did not stop within {self._parts.settings.cancel_limit} s: worker killed")
+        limit = stop_limit(self._parts.settings.cancel_limit, self._longest_step)
+        await anyio.sleep(limit)
+        self._parts.loop.log(f"{self._kind} did not stop within {limit:.1f} s: worker killed")
         self._parts.loop.feed(ev.OperationStuck(lease=lease.number, reason="it did not stop in time"))
 
     async def _watch(self, lease: TurnLease, host: WorkerHost) -> None:
@@ -254,3 +265,10 @@ class Operation:
         parts.loop.log(f"{self._kind} of {holder} is stuck: {reason}; worker killed")
         parts.records.audit("stuck", holder, {"operation": self._kind, "reason": reason})
         parts.loop.feed(ev.OperationStuck(lease=lease.number, reason=reason))
+
+
+def stop_limit(usual: float, longest_step: float) -> float:
+    """Seconds in which a worker must have stopped: a step that has begun is evaluated to its end, and the machine may
+    have become slower since. `longest_step` of this turn's prefill; bounded, however slow the steps are. Pure.
+    """
+    return min(max(usual, STEPS_TO_STOP * longest_step), MOST_STOPS * usual)

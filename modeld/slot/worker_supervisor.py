@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 import anyio.lowlevel
 
+from modeld.host.processor_time import processor_seconds
 from modeld.slot.core import events as ev
 from shared.errors import EngineFailed, ModeldError, ModelLoadFailed
 from shared.lease.crashpoint import crash_point
@@ -28,6 +30,9 @@ StartWorker = Callable[[], Awaitable["WorkerHost"]]
 CLOSE_SECONDS = 2.0
 #: The same where it first writes warm conversations to disk.
 KEEPING_SECONDS = 10.0
+#: A load without a sign is looked at so many times within its limit. It computes when it had this part of one
+#: processor: a process beside a dozen others on two gets more. And it ends, computing or not, after so many limits.
+LOOKS, COMPUTES, MOST_STALLS = 6, 0.05, 10
 
 
 class WorkerSupervisor:
@@ -164,18 +169,37 @@ class WorkerSupervisor:
             self._report(ev.WorkerGone(worker=worker, reason=reason, by_template=by_template))
 
     async def load(self, worker: int, message: Load, progress: Callable[[float], None]) -> Loaded:
-        """Load, bounded by lack of progress. Raises ModelLoadFailed and the engine's own errors."""
+        """Load, bounded by lack of progress. Raises ModelLoadFailed and the engine's own errors.
+
+        A step that shows no fraction is progress as long as the worker computes: on a busy machine one may take
+        minutes. It is bounded too, at so many times the limit.
+        """
         host = self._hosts.get(worker)
         if host is None:
             raise ModelLoadFailed(model=message.identity.name, stage="worker", reason="the worker process has ended")
         limit = self._settings.load_stall
-        with anyio.CancelScope(deadline=anyio.current_time() + limit) as scope:
+        computed, told = processor_seconds(host.pid), anyio.current_time()
+        with anyio.CancelScope(deadline=told + limit) as scope:
 
             def moved(fraction: float) -> None:
-                scope.deadline = anyio.current_time() + limit
+                nonlocal told
+                told = anyio.current_time()
+                scope.deadline = told + limit
                 progress(fraction)
 
-            return await host.load(message, moved)
+            async def look() -> None:
+                nonlocal computed
+                while True:
+                    await anyio.sleep(limit / LOOKS)
+                    before, computed = computed, processor_seconds(host.pid)
+                    if computed - before >= COMPUTES * limit / LOOKS:
+                        scope.deadline = min(anyio.current_time() + limit, told + MOST_STALLS * limit)
+
+            looking = asyncio.ensure_future(look())
+            try:
+                return await host.load(message, moved)
+            finally:
+                looking.cancel()
         reason = f"no progress for {limit:.0f} s"
         raise ModelLoadFailed(model=message.identity.name, stage="weights", reason=reason)
 

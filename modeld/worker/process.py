@@ -322,7 +322,7 @@ def main(arguments: list[str]) -> None:
     options = dict(zip(arguments[1::2], arguments[2::2], strict=True))
     owner = int(options["--owner"])
     end_with_owner(owner)
-    watchdog = Watchdog(float(options["--watchdog"]), owner, waiting=lambda: unread(source))
+    watchdog = Watchdog(float(options["--watchdog"]), owner, arrived=lambda: unread(source))
     Worker(arguments[0], source, sink, watchdog).run()
 
 

@@ -292,8 +292,11 @@ class Run:
     def done(self, reason: str) -> Done:
         """The end of a turn, or of one step of it."""
         self.stream.finish()
+        held = self._engine.measure()
         return Done(
             turn=self._turn,
+            measured_bytes=held.measured_bytes,
+            parked_bytes=held.parked_bytes if held.measured_bytes else 0,
             finish_reason=reason,
             usage=self._usage,
             prefill_s=self._prefill_s,

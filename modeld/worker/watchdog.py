@@ -16,9 +16,10 @@ _STEPS = 4
 class Watchdog:
     """Ends the process when the owner has been silent for `limit` awake seconds.
 
-    Time is counted in steps of this thread's own waking: a worker that was itself stopped (or a machine
-    that slept) does not charge that time to the owner, whose heartbeats may wait in the pipe: `waiting` says whether
-    anything does. As long again is given to a reader that does not come to it, and no more.
+    Time is counted in this thread's own waits, each as long as it was meant to be: where the machine is busy, slept, or
+    native code keeps the interpreter's lock through a load, the delay is the worker's own and no silence of the owner.
+    Nor is a reader that does not come to read: `arrived` says how many bytes wait in the pipe, and more than at the
+    last look are a sign of life. What an owner wrote before it froze is none.
     """
 
     def __init__(
@@ -26,12 +27,13 @@ class Watchdog:
         limit: float,
         owner: int,
         leave: Callable[[int], None] = os._exit,
-        waiting: Callable[[], bool] = lambda: False,
+        arrived: Callable[[], int] = lambda: 0,
     ) -> None:
         self._limit = limit
         self._owner = owner
         self._leave = leave
-        self._waiting = waiting
+        self._arrived = arrived
+        self._waiting = 0
         self._silent = 0.0
         self._lock = threading.Lock()
 
@@ -43,13 +45,15 @@ class Watchdog:
     def step(self, slept: float) -> float:
         """Count one wait of `slept` seconds; the silence by now, in seconds."""
         with self._lock:
-            self._silent += min(slept, 2 * self._limit / _STEPS)
+            self._silent += min(slept, self._limit / _STEPS)
             return self._silent
 
     def ends(self, slept: float) -> bool:
         """Whether after one more wait of `slept` seconds the owner has been silent for too long."""
-        silent = self.step(slept)
-        return silent >= 2 * self._limit or (silent >= self._limit and not self._waiting())
+        before, self._waiting = self._waiting, self._arrived()
+        if self._waiting > before:
+            self.heard()
+        return self.step(slept) >= self._limit
 
     def run(self) -> None:
         """Body of the watchdog thread."""
@@ -63,13 +67,15 @@ class Watchdog:
                 self._leave(exits.OWNER_GONE)
 
 
-def unread(descriptor: int) -> bool:
-    """Whether bytes (or the end) wait in a pipe. False on Windows, where nothing tells for such a pipe."""
+def unread(descriptor: int) -> int:
+    """Bytes that wait in a pipe. 0 on Windows, where to ask would wait for who reads it."""
     if sys.platform == "win32":
-        return False
-    import select
+        return 0
+    import fcntl
+    import struct
+    import termios
 
-    return bool(select.select([descriptor], [], [], 0)[0])
+    return int(struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, b"\0" * 4))[0])
 
 
 def end_with_owner(owner: int) -> None:

@@ -19,10 +19,11 @@ Key = int
 
 
 class _Block:
-    __slots__ = ("key", "used")
+    __slots__ = ("key", "touched", "used")
 
     def __init__(self, used: int) -> None:
         self.key: Key = 0
+        self.touched = False
         self.used = used
 
 
@@ -38,6 +39,8 @@ class BlockLedger:
         self._tokens: list[int] = []
         self._keys: list[Key] = [0]
         self._held = 0
+        #: Blocks that were ever written: the system has given memory for them, and it stays.
+        self.touched = 0
 
     @property
     def blocks_in_use(self) -> int:
@@ -92,6 +95,8 @@ class BlockLedger:
             self._table[-1].key = self._end_key(len(self._table))
         while len(self._table) < -(-held // BLOCK):
             block = self._take()
+            self.touched += not block.touched
+            block.touched = True
             self._table.append(block)
             block.key = self._end_key(len(self._table))
 

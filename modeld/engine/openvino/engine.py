@@ -24,6 +24,7 @@ from modeld.engine.contract import (
 from modeld.engine.dry_run import Sizes
 from modeld.engine.footprint import resident_bytes
 from modeld.engine.no_kv_parking import KeepsNothing
+from modeld.engine.openvino.blocks import BLOCK
 from modeld.engine.openvino.convert import conversion_of, converted, need_room
 from modeld.engine.openvino.devices import discrete
 from modeld.engine.openvino.dry_run import check_graph, graphs_of, special_of
@@ -78,7 +79,6 @@ class OpenVinoEngine(KeepsNothing):
     def load(self, request: LoadRequest, progress: ProgressCallback) -> LoadedModel:
         """As the contract says; stages header, weights, context, probe. A GGUF is converted the first time."""
         library = self._library_of()
-        before = resident_bytes()
         refuse_unsupported(request, library.devices())
         progress(_STAGES["begin"], 1000)
         folder, made = self._folder(request, library, progress)
@@ -96,7 +96,7 @@ class OpenVinoEngine(KeepsNothing):
         return LoadedModel(
             identity=self._identity(request, library, plan),
             capabilities=capabilities,
-            measured_bytes=max(0, resident_bytes() - before),
+            measured_bytes=self.measure().measured_bytes or resident_bytes(),
             template=str(request.model.get("template") or vocabulary.template),
             warnings=self._warnings(vocabulary, plan, made),
         )
@@ -314,8 +314,19 @@ class OpenVinoEngine(KeepsNothing):
         raise UnsupportedFeature(feature="embeddings (not offered by the OpenVINO engine)")
 
     def measure(self) -> Account:
-        """Bytes of the process; a pool that was used counts as one lane."""
-        return Account(rss_bytes=resident_bytes(), lanes_used=self._plan.lanes if self._plan else 0)
+        """Bytes of the process. Memory of the pool comes as it is written, and stays: what one conversation will
+        write counts as taken, what lies beyond that as parked.
+        """
+        plan, pipeline, resident = self._plan, self._pipeline, resident_bytes()
+        if plan is None or pipeline is None:
+            return Account(rss_bytes=resident)
+        touched, one = pipeline.ledger.touched, min(-(-plan.num_ctx // BLOCK), plan.blocks)
+        return Account(
+            rss_bytes=resident,
+            parked_bytes=max(touched - one, 0) * plan.block_bytes,
+            lanes_used=plan.lanes,
+            measured_bytes=max(resident + (one - touched) * plan.block_bytes, 0),
+        )
 
     def close(self) -> None:
         """As the contract says."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from modeld.engine.backends import unavailable
 
-#: Tokens evaluated in one step: what a cancel in prefill waits for (0.1 to 0.5 s on two cores).
+#: Tokens evaluated in one step at most; on slow models fewer (see chunk_pace.py).
 CHUNK = 256
 
 #: Results must not depend on how a prompt was split, or reuse would change answers: with the engine's

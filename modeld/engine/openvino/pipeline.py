@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import msgspec
 
 from modeld.engine.contract import AbortFlag, DecodeOptions, PoolExhausted
 from modeld.engine.openvino.blocks import BLOCK, BlockLedger
+from modeld.engine.openvino.chunk_pace import ChunkPace
 from modeld.engine.openvino.library import CHUNK, Library, properties, reason_of
 from modeld.engine.openvino.options import generation_config
 from modeld.engine.openvino.vocabulary import Vocabulary
@@ -24,7 +26,10 @@ _GRAMMAR_WORDS = ("json", "grammar")
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """`lanes` conversations of `num_ctx` tokens stay in memory; `batch` tokens are evaluated in a step."""
+    """`lanes` conversations of `num_ctx` tokens stay in memory; at most `batch` tokens are evaluated in a step.
+
+    `block_bytes` is what a block of the pool takes, 0 where the model does not say.
+    """
 
     device: str
     num_ctx: int
@@ -32,6 +37,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     kv_type: str
     threads: int
     batch: int = CHUNK
+    block_bytes: int = 0
 
     @property
     def blocks(self) -> int:
@@ -60,7 +66,7 @@ class Pipeline:
         self._library = library
         self._tensor = tensor or library.tensor
         self._end = vocabulary.special.end
-        self._chunk = plan.batch
+        self._pace = ChunkPace(plan.batch)
         self._native = library.genai.ContinuousBatchingPipeline(
             str(folder), vocabulary.native, scheduler, plan.device, **properties(plan.threads, plan.kv_type)
         )
@@ -79,19 +85,53 @@ class Pipeline:
     ) -> list[int]:
         """Evaluate a prompt; the first sampled token, or [] when the flag was seen between two chunks."""
         held, total = self.ledger.match(tokens), len(tokens)
-        if held % BLOCK and total - held > self._chunk and not self._align(tokens, held, abort):
-            return []
-        self._begin(tokens, options)
-        held = self.ledger.held
-        while True:
-            if abort:
-                return []
-            held = min(held + self._chunk, total)
-            sampled = self.step(held)
-            if sampled or held == total:
-                progress(total, total)
-                return sampled or self._until_sampled(abort)
-            progress(held, total)
+        while not abort:
+            end = self._part(held, total)
+            if end < total:
+                self._evaluate(tokens[:end], held)
+                held = end
+                progress(held, total)
+                continue
+            self._begin(tokens, options)
+            held = max(held, self.ledger.held)
+            while not abort:
+                begin, held = held, min(held + self._pace.most, total)
+                sampled = self._timed(begin, held)
+                progress(total if sampled else held, total)
+                if sampled or held == total:
+                    return sampled or self._until_sampled(abort)
+                if self._pace.slow:  # what is held are whole blocks: the rest goes in parts
+                    self.finish()
+                    break
+        return []
+
+    def _part(self, held: int, total: int) -> int:
+        """Where a part ends that is evaluated by itself; the whole, where the rest may go in steps of the most.
+
+        Every chunk ends with a block. The pipeline names a block by what it is meant to hold when it is taken, not
+        when it is computed: a cancel between two chunks would leave a half-computed block that a later prompt trusts
+        (measured: log-probabilities off by 1.0). It renames a block that is filled up only when another follows it,
+        hence one block more.
+        """
+        pace, filled = self._pace, -(-held // BLOCK) * BLOCK
+        if not pace.slow and filled == held:
+            return total
+        whole = (held + pace.chunk) // BLOCK * BLOCK
+        return min(max(whole, filled + BLOCK), total)
+
+    def _evaluate(self, tokens: Sequence[int], held: int) -> None:
+        """A beginning of a prompt as a request of its own. Its blocks stay, and the next one takes them over."""
+        self._begin(tokens, None)
+        if not self._timed(held, len(tokens)):
+            while self._native.has_non_finished_requests():  # the books were wrong: less was in memory
+                self.step()
+        self.finish()
+
+    def _timed(self, begin: int, held: int) -> list[int]:
+        began = time.perf_counter()
+        sampled = self.step(held)
+        self._pace.took(held - begin, time.perf_counter() - began)
+        return sampled
 
     def step(self, held: int | None = None) -> list[int]:
         """One step; the tokens it sampled. Raises PoolExhausted, EngineFailed, UnsupportedFeature."""
@@ -116,20 +156,6 @@ class Pipeline:
         except RuntimeError as error:
             raise EngineFailed(reason=reason_of(error)) from error
         self.ledger.begin(tokens)
-
-    def _align(self, tokens: Sequence[int], held: int, abort: AbortFlag) -> bool:
-        """Evaluate up to the end of a block by itself, so that every later chunk ends with one.
-
-        The pipeline names a block by what it is meant to hold when it is taken, not when it is computed: a
-        cancel between two chunks would leave a half-computed block that a later prompt trusts (measured:
-        log-probabilities off by 1.0). It renames a block that is filled up only when another follows it,
-        hence one block more.
-        """
-        end = (-(-held // BLOCK) + 1) * BLOCK
-        self._begin(tokens[:end], None)
-        self.step(end)
-        self.finish()
-        return not abort
 
     def _until_sampled(self, abort: AbortFlag) -> list[int]:
         """The books were wrong (a mismatch is counted): go on until the prompt is really evaluated."""

@@ -31,6 +31,7 @@ def make_plan(request: LoadRequest, threads: int) -> Plan:
         device="CPU" if asked.device == AUTO else str(asked.device),
         num_ctx=request.num_ctx,
         lanes=_lanes(request, kv_type),
+        block_bytes=_kv_bytes(request, BLOCK, kv_type),
         kv_type=kv_type,
         threads=threads,
         batch=CHUNK if asked.num_batch == AUTO else int(asked.num_batch),
@@ -38,13 +39,17 @@ def make_plan(request: LoadRequest, threads: int) -> Plan:
 
 
 def _lanes(request: LoadRequest, kv_type: str) -> int:
-    try:
-        facts = entry_from_facts(request.model)
-    except msgspec.ValidationError:
-        return 1  # a model that nobody described
-    one = kv_bytes(facts, request.num_ctx, kv_type)
+    one = _kv_bytes(request, request.num_ctx, kv_type)
     extra = request.parked_bytes // one if one else 0
     return 1 + min(MOST_LANES - 1, extra)
+
+
+def _kv_bytes(request: LoadRequest, tokens: int, kv_type: str) -> int:
+    """0 for a model that nobody described."""
+    try:
+        return kv_bytes(entry_from_facts(request.model), tokens, kv_type)
+    except msgspec.ValidationError:
+        return 0
 
 
 def refuse_unsupported(request: LoadRequest, devices: Sequence[str]) -> None:

@@ -29,7 +29,7 @@ from shared.lease.crashpoint import crash_point
 from shared.protocol import api
 
 if TYPE_CHECKING:
-    from modeld.pipe.messages import Loaded
+    from modeld.pipe.messages import Done, Loaded
     from modeld.slot.loop import Loop, Notes
     from modeld.slot.ports import ModelLookup, Owner, Records
     from modeld.slot.worker_supervisor import WorkerSupervisor
@@ -379,6 +379,12 @@ class Loads:
         stretched = policy.stretched(entry, loaded.identity.num_ctx)
         self.warnings = [*([stretched] if stretched else []), *loaded.warnings, *self.projectors.warnings(entry)]
         self.notes = loaded.notes
+
+    def note_measured(self, done: Done) -> None:
+        """After a turn: what the resident model takes by now, where memory comes only as it is used."""
+        if done.measured_bytes:
+            self.measured = done.measured_bytes + done.parked_bytes
+            self._loop.spawn(self.planner.grew(done.measured_bytes))
 
     def _parked_bytes(self, plan: api.MemoryPlan) -> int:
         left = plan.free_bytes - plan.reserve_bytes - plan.required_bytes

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from shared.settings import Settings
 
 AskEngine = Callable[[Question], Awaitable[list[Sizes] | None]]
+#: What was measured is kept again where it grew by so much.
+_WORTH_KEEPING = 1.01
 
 
 class Planner:
@@ -63,6 +65,7 @@ class Planner:
         self._asked: dict[str, policy.Arithmetic | None] = {}
         self._one_at_a_time = anyio.Lock()
         self.runtime_digest = ""
+        self._latest: tuple[ModelEntry, RequestedIdentity, str, Loaded] | None = None
 
     async def plan(
         self, entry: ModelEntry, target: RequestedIdentity, devices: Sequence[api.Accelerator] = ()
@@ -127,6 +130,7 @@ class Planner:
 
     async def remember(self, entry: ModelEntry, target: RequestedIdentity, device: str, loaded: Loaded) -> None:
         """Keep what this load took, attention memory and buffers apart."""
+        self._latest = (entry, target, device, loaded)
         identity = loaded.identity
         kv_type = identity.kv_type if identity.kv_type in fit.KV_TYPES else policy.USUAL_KV
         key = footprint_key(target)
@@ -134,6 +138,14 @@ class Planner:
         cost = policy.Cost(entry, identity.backend, kv_type, None, self._asked.get(asked))
         beside = cost.kv(identity.num_ctx) + cost.compute(identity.num_ctx)
         self._records.remember_footprint(key, self.runtime_digest, device, max(loaded.measured_bytes - beside, 0))
+
+    async def grew(self, measured_bytes: int) -> None:
+        """The load that was remembered last takes this much by now, further conversations apart."""
+        if self._latest is None:
+            return
+        entry, target, device, loaded = self._latest
+        if measured_bytes > loaded.measured_bytes * _WORTH_KEEPING:
+            await self.remember(entry, target, device, msgspec.structs.replace(loaded, measured_bytes=measured_bytes))
 
 
 def dry_run_key(entry: ModelEntry, target: RequestedIdentity) -> str:
