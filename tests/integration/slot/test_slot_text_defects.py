@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from converted import share
 from modeld_process import Client, Modeld, Turn, write_models, write_script
 from planted import ENGINE, PLACES, Planted
 from scripted_engine import CHATML
@@ -165,6 +166,7 @@ async def test_no_schema_of_a_tool_costs_the_model(
     else:
         data_root.models.mkdir(parents=True, exist_ok=True)
         (data_root.models / "a.gguf").symlink_to(request.getfixturevalue("smollm2"))
+        share(request.getfixturevalue("smollm2_ir"), data_root.path)  # converted already: a busy machine takes long
     async with Modeld(data_root, backend) as modeld, modeld.client() as client:
         for label, schema in HOSTILE.items():
             tool = {"type": "function", "function": {"name": "read", "parameters": schema}}
