@@ -31,7 +31,7 @@ class Limit:
             self._changed.notify()
 
     def cancel(self) -> None:
-        """It has ended in order."""
+        """Stand down: the process has ended in order."""
         with self._changed:
             self._over = True
             self._changed.notify()

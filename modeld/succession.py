@@ -33,7 +33,7 @@ class Ending(Protocol):
         ...
 
     def log(self, line: str) -> None:
-        """One line for people."""
+        """Write one line for people to the log."""
         ...
 
 

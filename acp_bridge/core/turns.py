@@ -79,7 +79,7 @@ class Turns:
         self._commands = SlashCommands(self)
 
     async def prompt(self, live: LiveConversation, parts: list[Part], cancel: Cancel) -> TurnEnded:
-        """One prompt, or one command. Raises the typed errors."""
+        """Run one prompt or slash command. Raises the typed errors."""
         return await live.prompt(cancel, lambda: self._run(live, parts, cancel))
 
     async def _run(self, live: LiveConversation, parts: list[Part], cancel: Cancel) -> TurnEnded:

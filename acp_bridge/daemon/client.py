@@ -284,7 +284,7 @@ class Daemon:
             return  # and with it what was to be undone
 
     async def turn(self, params: api.TurnParams, on_event: OnEvent, cancel: Cancel) -> api.TurnResult:
-        """One turn. A cancel is carried through, and the daemon's own end of the turn is awaited, bounded.
+        """One turn on modeld. A cancel is carried through, and the daemon's own end of the turn is awaited, bounded.
 
         Raises the typed errors; a connection that ends in the turn is DaemonRestarting (or why modeld is away),
         never a second try, since the user may have seen half of the answer. The same where the owner lost its lease

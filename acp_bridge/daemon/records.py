@@ -33,7 +33,7 @@ class Records:
         self._installed: bool | None = None
 
     def survey(self) -> reader.Survey:
-        """One look, blocking and short."""
+        """Read the records of living instances once; blocking and short."""
         now = time.monotonic()
         survey = self._pulses.judge(reader.survey(self._root, wall=time.time(), me=self._me), now)
         dead = [view.instance for view in survey.instances if view.dead]

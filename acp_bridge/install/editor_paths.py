@@ -64,7 +64,7 @@ def zed_settings(surroundings: Surroundings) -> Path:
 
 
 def jetbrains_settings(surroundings: Surroundings) -> Path:
-    """One file for all IDEs of JetBrains, on every platform."""
+    """The settings file that all IDEs of JetBrains share, on every platform."""
     return surroundings.home / ".jetbrains" / "acp.json"
 
 

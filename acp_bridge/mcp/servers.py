@@ -72,7 +72,7 @@ class McpServers:
 
     @property
     def specs(self) -> list[ServerSpec]:
-        """As the editor named them."""
+        """The servers as the editor named them."""
         return self._specs
 
     def tools(self, taken: Collection[str]) -> list[McpTool]:

@@ -208,7 +208,7 @@ class Models:
                 await self.looked.wait()
 
     async def look(self, limit: float) -> None:
-        """One look at everything now, complete within `limit` seconds or not."""
+        """Look at everything now, complete within `limit` seconds or not."""
         await anyio.to_thread.run_sync(self._inventory.refresh, limit, abandon_on_cancel=True)
         await self._look()
 

@@ -30,7 +30,7 @@ class View(Asker, Protocol):
         ...
 
     def answered(self, result: api.TurnResult, model: str) -> None:
-        """One request to the model has ended."""
+        """Note that one request to the model has ended."""
         ...
 
 

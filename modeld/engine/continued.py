@@ -25,7 +25,7 @@ class Separator(NamedTuple):
 
 
 def find_separator(tokenize: Tokenize, texts: Iterable[str]) -> Separator | None:
-    """One of the special `texts`; None where the vocabulary puts spaces before texts. `tokenize` reads marks."""
+    """Find one of the special `texts`; None where the vocabulary puts spaces before texts. `tokenize` reads marks."""
     for text in islice(sorted(texts), _TRIED):
         tokens = tokenize(text)
         if len(tokens) == 1 and tokenize(f"a {text} b") == tokenize("a ") + tokens + tokenize(" b"):

@@ -297,7 +297,7 @@ class Engine(Protocol):
         ...
 
     def embed(self, texts: Sequence[Sequence[int]]) -> list[list[float]]:
-        """One vector for each token list, L2-normalised. Raises UnsupportedFeature, Aborted."""
+        """Compute one vector for each token list, L2-normalised. Raises UnsupportedFeature, Aborted."""
         ...
 
     def trim_parked(self, limit: int) -> int:

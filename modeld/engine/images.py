@@ -243,7 +243,7 @@ def words_end(prompt: Sequence[int], start: int, end: int) -> int:
 
 
 def image_end(prompt: Sequence[int], start: int) -> int:
-    """Behind the image that begins at `start`."""
+    """The position behind the image that begins at `start`."""
     end = start + 1
     while end < len(prompt) and continues(prompt[end]):
         end += 1

@@ -122,7 +122,7 @@ class KvDiskCache:
         return path
 
     def touch(self, path: Path) -> bool:
-        """One file counts as used now; False where it is gone."""
+        """Mark one file as used now; False where it is gone."""
         try:
             os.utime(path)
         except FileNotFoundError:

@@ -13,16 +13,16 @@ class KeepsNothing:
     """The part of `modeld.engine.contract.Engine` that is about parked conversations: there are none."""
 
     def trim_parked(self, limit: int) -> int:
-        """Nothing is parked."""
+        """Do nothing: no conversation is parked."""
         del limit
         return 0
 
     def attach(self, disk_cache: KvDiskCache) -> int:
-        """Nothing is taken from a disk cache."""
+        """Do nothing: there is no disk cache to read."""
         del disk_cache
         return 0
 
     def shelve(self, until: Callable[[], bool]) -> int:
-        """Nothing is put on one."""
+        """Do nothing: there is no disk cache to write."""
         del until
         return 0

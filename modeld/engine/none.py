@@ -32,7 +32,7 @@ class NoEngine(KeepsNothing):
         del abort
 
     def prepare(self) -> str:
-        """There is nothing to import."""
+        """Do nothing: there is no library to import."""
         return "none"
 
     def accelerators(self, identity: RequestedIdentity) -> tuple[Accelerator, ...]:
@@ -102,7 +102,7 @@ class NoEngine(KeepsNothing):
         del opened
 
     def end_turn(self) -> None:
-        """Nothing to end."""
+        """Do nothing: no turn ever runs."""
 
     def valid(self) -> bool:
         """Nothing can be wrong."""
@@ -114,11 +114,11 @@ class NoEngine(KeepsNothing):
         self._refuse()
 
     def measure(self) -> Account:
-        """Nothing is held."""
+        """Report no memory."""
         return Account()
 
     def close(self) -> None:
-        """Nothing to free."""
+        """Do nothing: no memory is held."""
 
     @staticmethod
     def _refuse() -> NoReturn:

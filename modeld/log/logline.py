@@ -17,7 +17,7 @@ _FIELD = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S*)')
 
 
 def turn_line(client: str, result: TurnResult) -> str:
-    """One turn that came to its end: who asked, what it cost, in tokens and seconds."""
+    """The log line of a finished turn: who asked, what it cost, in tokens and seconds."""
     usage, times = result.usage, result.timings
     return fields_line(
         "turn",

@@ -44,7 +44,7 @@ def crashed(code: int | None) -> bool:
 
 
 def describe_exit(code: int | None) -> str:
-    """One line for people. Negative codes are signals, as `subprocess` tells them."""
+    """Describe an exit code in one line for people. Negative codes are signals, as `subprocess` tells them."""
     if code is None:
         return "still running"
     if code < 0:

@@ -64,7 +64,7 @@ def from_worker_reader() -> FrameReader[FromWorker]:
 
 
 def frame(message: Message) -> bytes:
-    """One message ready to write. Text that is no valid Unicode is written with replacement marks, a number that
+    """Encode one message. Text that is no valid Unicode is written with replacement marks, a number that
     takes more than 64 bits in hex.
     """
     try:

@@ -51,13 +51,13 @@ class Outgoing:
         self._pieces.put(_Piece(data))
 
     def hand_over(self, data: bytes) -> None:
-        """As `put`, and stand still until it is written, for a moment at most."""
+        """Put it and wait until it is written, for a moment at most."""
         written = threading.Event()
         self._pieces.put(_Piece(data, written))
         written.wait(HAND_OVER_SECONDS)
 
     def close(self) -> None:
-        """Nothing is written after what was put so far; wait for that, within `CLOSE_SECONDS`."""
+        """Take no more, and wait within `CLOSE_SECONDS` until all is written."""
         self._pieces.put(None)
         self._thread.join(CLOSE_SECONDS)
 

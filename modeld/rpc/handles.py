@@ -75,7 +75,7 @@ class Handles:
         return held
 
     def forget(self, held: HeldTurn) -> None:
-        """It is over."""
+        """Forget a turn that is over; its reason is kept for a while."""
         self._turns.pop(held.name, None)
         self._over.append((held.name, held.over))
 

@@ -135,7 +135,7 @@ class Serving(Identified, Protocol):
         ...
 
     def log(self, line: str) -> None:
-        """One line for people."""
+        """Write one line for people to the log."""
         ...
 
     async def own(self) -> None:

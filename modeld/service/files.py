@@ -79,7 +79,7 @@ def systemd_unit(command: Sequence[str], environ: Mapping[str, str], program: Pr
 
 
 def systemd_quoted(word: str) -> str:
-    """One word of a unit file: specifiers, variables and quotes mean themselves."""
+    """Quote one word of a unit file: specifiers, variables and quotes mean themselves."""
     plain = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$").replace("\n", "\\n")
     return f'"{plain}"' if any(letter in plain for letter in " \t'\"\\;#") or not plain else plain
 
@@ -147,7 +147,7 @@ def windows_task(command: Sequence[str], user: str, program: Program = DAEMON) -
 
 
 def windows_quoted(word: str) -> str:
-    """One word of a Windows command line, as programs of the C library read it."""
+    """Quote one word of a Windows command line, as programs of the C library read it."""
     if word and not any(letter in word for letter in ' \t"'):
         return word
     result, slashes = '"', 0

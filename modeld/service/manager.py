@@ -119,7 +119,7 @@ def _windows(root: DataRoot, start: Start, environ: Mapping[str, str]) -> Servic
 
 
 def run(words: Sequence[str]) -> tuple[int, str]:
-    """One of the manager's commands: its exit code and what it said. 127 where there is no such command."""
+    """Run one of the manager's commands: its exit code and what it said. 127 where there is no such command."""
     if shutil.which(words[0]) is None:
         return 127, f"{words[0]} is not on this machine"
     try:

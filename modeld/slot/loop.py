@@ -64,7 +64,7 @@ class Loop(Protocol):
         ...
 
     def log(self, line: str) -> None:
-        """One line for people."""
+        """Write one line for people to the log."""
         ...
 
 
@@ -152,7 +152,7 @@ class SlotLoop:
         return self._clock.awake()
 
     def log(self, line: str) -> None:
-        """One line for people."""
+        """Write one line for people to the log."""
         self._log(line)
 
     # --- events and effects --------------------------------------------------------------------

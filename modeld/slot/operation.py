@@ -41,11 +41,11 @@ class Usage(Protocol):
     """Who counts which client uses the resident model."""
 
     def turn_began(self, client: int, name: str) -> None:
-        """A turn of that client runs."""
+        """Note that a turn of that client runs."""
         ...
 
     def turn_ended(self, client: int) -> None:
-        """It has ended."""
+        """Note that the turn of that client has ended."""
         ...
 
 

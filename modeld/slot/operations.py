@@ -50,7 +50,7 @@ class Operations:
         self._parts = Resources(loop, settings, confirm, records, leases, workers, usage, loads, notes, self._failing)
 
     def start(self, request: ScheduledRequest, kind: Kind) -> Operation:
-        """One operation for a granted request, not running yet."""
+        """Make the operation of a granted request; it does not run yet."""
         return Operation(self._parts, request, kind)
 
     def fail(self, lease: int, error: ModeldError) -> None:

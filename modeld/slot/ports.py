@@ -90,7 +90,7 @@ class Records(Protocol):
         ...
 
     def turn_ended(self, number: int, how: str) -> None:
-        """It has ended."""
+        """Note how the turn ended."""
         ...
 
 

@@ -87,11 +87,11 @@ class Scheduler:
     # --- who uses the resident model -------------------------------------------------------------
 
     def turn_began(self, client: int, name: str) -> None:
-        """A turn of that client runs on the resident model."""
+        """Note that a turn of that client runs on the resident model."""
         self._uses.used(client, name, self._loop.now())
 
     def turn_ended(self, client: int) -> None:
-        """It has ended; the next one of that client is often on its way."""
+        """Note that the turn has ended; the next one of that client is often on its way."""
         self._uses.ended(client, self._loop.now())
         if self._is_connected(client):
             self._queue.note_use(client, self._loop.now())
@@ -382,7 +382,7 @@ class Scheduler:
         self._changed()
 
     def drop_client(self, client: int) -> None:
-        """Its connection has closed: its places, holds and running work end."""
+        """End the places, holds and work of a client whose connection has closed."""
         self._queue.drop_client(client)
         self._uses.drop_client(client)
         for request, _ in list(self._requests.values()):

@@ -238,7 +238,7 @@ class Uses:
         self._used[client] = (client_name, now)
 
     def ended(self, client: int, now: float) -> None:
-        """Its turn ended. A client that has gone meanwhile does not come back by this."""
+        """Note that its turn ended. A client that has gone meanwhile does not come back by this."""
         if client in self._used:
             self._used[client] = (self._used[client][0], now)
 

@@ -40,7 +40,7 @@ class Stillness:
         self._in_text = self._in_all = 0.0
 
     def forget(self) -> None:
-        """It was heard of by itself: all counts begin again."""
+        """Begin all counts again: the worker was heard of by itself."""
         self._last = self._at = None
         self._answered = False
         self._in_text = self._in_all = 0.0

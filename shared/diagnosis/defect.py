@@ -19,7 +19,7 @@ def where(error: BaseException) -> str:
 
 
 def report(program: str, work: str, error: BaseException) -> None:
-    """One line on standard error."""
+    """Report a defect in one line on standard error."""
     sys.stderr.write(f"{program}: {type(error).__name__} in {one_line(work)} at {where(error)}\n")
 
 

@@ -39,7 +39,7 @@ def write(path: Path, parts: Mapping[str, str], root: DataRoot | None) -> list[s
 
 
 def redactor(root: DataRoot | None) -> Redactor:
-    """One that knows this user, this machine, and the secrets of this data root and of the environment."""
+    """A cleaner that knows this user, this machine, and the secrets of this data root and of the environment."""
     secrets = [*named_secrets(os.environ), *proxy_secrets(os.environ)]
     if root is not None:
         for token in root.instances.glob("*.token"):

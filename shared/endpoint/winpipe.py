@@ -111,7 +111,7 @@ class PipeListener:
         return not self._closed
 
     async def rebind(self) -> str:
-        """Nothing to repair; gives the address."""
+        """The address: a pipe has no path to repair."""
         return self.address
 
     async def sweep(self, now: float) -> None:

@@ -80,7 +80,7 @@ class Window:
         self._ready.set()
 
     def become_unusable(self, problem: ModeldError) -> None:
-        """There will be no core, and each request says why."""
+        """Go on without a core; each request says why."""
         self._problem = problem
         self._ready.set()
 
@@ -203,7 +203,7 @@ class Window:
     # --- the editor ----------------------------------------------------------------------------
 
     def stream(self, token: wire.Token, event: wire.TurnEvent) -> None:
-        """One partial result."""
+        """Send one partial result."""
         self.connection.tell("$/progress", {"token": token, "value": event})
 
     def tell(self, method: str, params: wire.Outgoing, latest: str | None = None) -> None:

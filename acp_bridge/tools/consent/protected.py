@@ -117,7 +117,7 @@ _WITHOUT_SHAPE = frozenset({"Cf", "Cc", "Mn", "Me"})
 
 
 def plain_name(name: str) -> str:
-    """One name as every filesystem that takes spellings for the same would have it."""
+    """Fold a name as filesystems do that take several spellings for one file."""
     name = unicodedata.normalize("NFKC", name)
     kept = "".join(character for character in name if unicodedata.category(character) not in _WITHOUT_SHAPE)
     return kept.casefold().partition(":")[0].rstrip(". ")

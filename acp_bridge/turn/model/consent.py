@@ -76,7 +76,7 @@ class LocalModel:
         self._clock = clock
 
     async def generate(self, params: api.TurnParams, on_event: OnEvent, cancel: Cancel, asker: Asker) -> api.TurnResult:
-        """One turn. Raises the typed errors, ConsentDeclined when the user would not switch.
+        """Run one turn. Raises the typed errors, ConsentDeclined when the user would not switch.
 
         One that may not load or switch asks nobody: what it would need ends it as the error that says so.
         """

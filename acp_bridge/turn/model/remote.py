@@ -32,7 +32,7 @@ class BoundRemote:
         return self._providers.window(self._model)
 
     async def load(self, view: Asker, cancel: Cancel, *, allow_switch: bool) -> None:
-        """Nothing has to be loaded."""
+        """Do nothing: a remote model needs no load."""
         del view, cancel, allow_switch
 
     async def generate(
@@ -43,7 +43,7 @@ class BoundRemote:
         return await client.turn(params, on_event, cancel, view.waiting)
 
     async def hold(self, run: str) -> None:
-        """Nothing is held: others cannot take a remote model away."""
+        """Do nothing: others cannot take a remote model away."""
         del run
 
     async def count(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> api.CountResult:

@@ -35,7 +35,7 @@ class Embedder:
         self._batch: Any = None
 
     def embed(self, texts: Sequence[Sequence[int]]) -> list[list[float]]:
-        """One vector a text, L2-normalised; texts share evaluations. Raises ContextOverflow, Aborted."""
+        """Compute one vector a text, L2-normalised; texts share evaluations. Raises ContextOverflow, Aborted."""
         for text in texts:
             if len(text) > self.BATCH:
                 raise ContextOverflow(context=self.BATCH, resident=0, additional=len(text))

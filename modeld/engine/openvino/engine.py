@@ -275,7 +275,7 @@ class OpenVinoEngine(KeepsNothing):
             pipeline.finish()
 
     def decode(self, options: DecodeOptions) -> Iterator[int]:
-        """One step a token; sampled tokens are handed out before the next step begins."""
+        """Decode one step a token; sampled tokens are handed out before the next step begins."""
         pipeline, abort, end = self._pipeline_of(), self._abort, self.special.end
         left, tokens = options.max_tokens, self._sampled
         while True:

@@ -40,7 +40,7 @@ class Library:
         return tuple(self.openvino.Core().available_devices)
 
     def tensor(self, tokens: Any) -> Any:
-        """One prompt as the pipeline takes it: int64, shape (1, tokens)."""
+        """Make one prompt into the tensor of the pipeline: int64, shape (1, tokens)."""
         import numpy as np
 
         return self.openvino.Tensor(np.array([tokens], dtype=np.int64))

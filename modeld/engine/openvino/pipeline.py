@@ -134,7 +134,7 @@ class Pipeline:
         return sampled
 
     def step(self, held: int | None = None) -> list[int]:
-        """One step; the tokens it sampled. Raises PoolExhausted, EngineFailed, UnsupportedFeature."""
+        """Run one step; the tokens it sampled. Raises PoolExhausted, EngineFailed, UnsupportedFeature."""
         try:
             self._native.step()
         except RuntimeError as error:

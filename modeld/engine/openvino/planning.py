@@ -24,7 +24,7 @@ MOST_LANES = 4
 
 
 def make_plan(request: LoadRequest, threads: int) -> Plan:
-    """One conversation always fits; further ones as far as the parking budget reaches."""
+    """Plan the cache: one conversation always fits, more as far as the parking budget reaches."""
     asked = request.identity
     kv_type = USUAL_KV if asked.kv_type == AUTO else str(asked.kv_type)
     return Plan(

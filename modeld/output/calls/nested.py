@@ -22,7 +22,7 @@ _NAME_END = Markers(('">',))
 
 
 def nested_calls(reader: Reader, out: Emitter, book: ToolBook, opener: str) -> Steps[None]:
-    """One section, or one call without it."""
+    """Parse one section of calls, or one call without it."""
     reader.record(opener)
     begun = opener.endswith(_INVOKE)
     if begun:

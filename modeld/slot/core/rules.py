@@ -130,7 +130,7 @@ def _stop_everything(state: SlotState, name: Name, error: ModeldError, *, kill: 
 
 
 def load_into_empty(state: SlotState, event: ev.LoadAsked, now: float, settings: Settings) -> Step:
-    """Nothing is resident: begin at once."""
+    """Begin the load at once: nothing is resident."""
     return _begin_load(state, event, "Loading", "")
 
 
@@ -154,7 +154,7 @@ def load_over_ready(state: SlotState, event: ev.LoadAsked, now: float, settings:
 
 
 def load_over_busy(state: SlotState, event: ev.LoadAsked, now: float, settings: Settings) -> Step:
-    """Only what is resident may be asked for while it is busy. Raises ModelBusy."""
+    """Accept the resident model alone while it is busy. Raises ModelBusy."""
     assert state.active is not None
     if serves(state.active, event.target):
         return state, []
@@ -188,7 +188,7 @@ def _busy(state: SlotState, now: float) -> ModelBusy:
 
 
 def caller_gone(state: SlotState, event: ev.CallerGone, now: float, settings: Settings) -> Step:
-    """One caller less; without any, the time of the roll-back begins."""
+    """Drop one caller; without any, the time of the roll-back begins."""
     job = state.load
     assert job is not None
     if event.caller not in job.callers:
@@ -206,14 +206,14 @@ def abandoned(state: SlotState, event: ev.LoadAbandoned, now: float, settings: S
 
 
 def worker_up(state: SlotState, event: ev.WorkerUp, now: float, settings: Settings) -> Step:
-    """Its import is done."""
+    """Note that the worker has imported its library."""
     if event.worker != state.worker or state.load is None:
         return state, []
     return _advance(_with(state, load=msgspec.structs.replace(state.load, up=True)))
 
 
 def memory_checked(state: SlotState, event: ev.MemoryChecked, now: float, settings: Settings) -> Step:
-    """There is room: the worker may load."""
+    """Let the worker load: there is room."""
     job = state.load
     if job is None or job.number != event.job or state.worker is None or job.sent:
         return state, []
@@ -272,7 +272,7 @@ def operation_ended(state: SlotState, event: ev.OperationEnded, now: float, sett
 
 
 def operation_stuck(state: SlotState, event: ev.OperationStuck, now: float, settings: Settings) -> Step:
-    """Its worker dies, and the slot with it."""
+    """Kill the worker of a stuck operation, and empty the slot."""
     if state.operation is None or state.operation.lease != event.lease:
         return state, []
     after, effects = _empty_out(state, kill=True, error=None, raise_generation=True)
@@ -294,7 +294,7 @@ def forget_failure(state: SlotState, event: ev.UnloadAsked, now: float, settings
 
 
 def unload_load(state: SlotState, event: ev.UnloadAsked, now: float, settings: Settings) -> Step:
-    """Only a load that nobody waits for may be unloaded away. Raises ModelBusy."""
+    """End a load that nobody waits for. Raises ModelBusy."""
     job = state.load
     assert job is not None
     if job.callers:
@@ -331,7 +331,7 @@ def gone_in_unload(state: SlotState, event: ev.WorkerGone, now: float, settings:
 
 
 def gone_in_end(state: SlotState, event: ev.WorkerGone, now: float, settings: Settings) -> Step:
-    """One process less."""
+    """Note that one more process has gone."""
     return _with(state, closing=state.closing - {event.worker}), []
 
 
@@ -347,12 +347,12 @@ def tick_ready(state: SlotState, event: ev.Ticked, now: float, settings: Setting
 
 
 def owner_lost(state: SlotState, event: ev.OwnerLost, now: float, settings: Settings) -> Step:
-    """Nothing may run or stay."""
+    """Kill whatever runs: another instance may own."""
     return _stop_everything(state, "LostOwner", NotOwner(owner=None), kill=True)
 
 
 def shutdown(state: SlotState, event: ev.ShutdownAsked, now: float, settings: Settings) -> Step:
-    """As an owner lost, but in order."""
+    """Close everything in order."""
     return _stop_everything(state, "ShuttingDown", DaemonRestarting(hint="", retryable=True), kill=False)
 
 

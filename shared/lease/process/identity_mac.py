@@ -89,7 +89,7 @@ def boot_id(calls: Calls = _SYSTEM) -> str:
 
 
 def pid_namespace() -> str:
-    """One for all processes."""
+    """The same for all processes."""
     return "host"
 
 

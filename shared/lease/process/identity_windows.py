@@ -104,7 +104,7 @@ def boot_id(calls: Calls = _SYSTEM) -> str:
 
 
 def pid_namespace() -> Literal["host"]:
-    """One for all processes."""
+    """The same for all processes."""
     return "host"
 
 

@@ -29,7 +29,7 @@ class Family(NamedTuple):
 
 
 def middle(width: int, height: int, side: int) -> list[View]:
-    """One square, as large as the image allows, out of its middle."""
+    """Cut the largest square out of the middle of an image."""
     scale = side / min(width, height)
     wide, high = max(int(width * scale), side), max(int(height * scale), side)
     return [View(wide, high, (wide - side) // 2, (high - side) // 2)]
