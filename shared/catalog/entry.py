@@ -127,6 +127,11 @@ class ModelEntry(Facts, frozen=True, kw_only=True, omit_defaults=True):
         return bool(self.template)
 
     @property
+    def place(self) -> str:
+        """Where it lies, as a person knows it: the path of an Ollama blob says nothing."""
+        return f"{self.name} (Ollama)" if self.source == "ollama" else self.path
+
+    @property
     def parts(self) -> tuple[str, ...]:
         """Every file that makes the model: shards (or the folder), the projector, adapters of its own."""
         return (self.shards or (self.path,)) + ((self.projector,) if self.projector else ()) + self.adapters

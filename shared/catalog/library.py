@@ -333,7 +333,9 @@ class Library:
             former = dict(self._former)
         rows = entries(found, known, frozenset(own_records(self._root.models)), former)
         named = [(row.path, row.digest, row.name) for row in rows if not row.problem]
-        lines = problems + [f"{row.path}: {row.problem}" for row in rows if row.problem and row.problem not in problems]
+        lines = problems + [
+            f"{row.place}: {row.problem}" for row in rows if row.problem and row.problem not in problems
+        ]
         with self._lock:
             self._names = names.remember(known, named)
             self._former = names.newest(former | names.renamed(known, named))

@@ -105,8 +105,11 @@ def test_a_blob_that_is_missing_is_reported_by_its_tag(data_root: DataRoot, home
     content = weights("gone")
     store.tag("library/gone/7b", [("model", content)])
     (store.folder / "blobs" / store.blob(content).replace(":", "-")).unlink()
+    store.tag("library/cut/7b", [("model", weights("cut")[:-10])])
     library = opened(data_root, home)
-    assert library.problems == ["gone:7b: its model is not in Ollama's store; pull it again there"]
+    gone, cut = library.problems
+    assert gone == "gone:7b: its model is not in Ollama's store; pull it again there"
+    assert cut.startswith("cut-7b (Ollama): the file ends at byte")
 
 
 @pytest.mark.parametrize("first", ["old", "new"])
