@@ -58,8 +58,10 @@ def main() -> int:
     """Exit 0 when ours passed every check of every SDK."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ours", action="store_true", help="leave llama.cpp's server out, and write no page")
+    parser.add_argument("--sdk", nargs="+", choices=(*PYTHON, *JAVASCRIPT), help="these alone")
     arguments = parser.parse_args()
     runners = {**_python(), **_javascript()}
+    runners = {name: run for name, run in runners.items() if name in (arguments.sdk or runners)}
     model = fetch(SMOLLM2)
     with _ours(model) as (url, key, name):
         ours = {sdk: run(url, key, name) for sdk, run in runners.items()}
