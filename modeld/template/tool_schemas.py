@@ -33,6 +33,9 @@ def simplified(tool: Tool) -> Tool:
     return _with(tool, _simplified)
 
 
+#: Prompts that are made to find out which tools a template shows: milliseconds each. Those not found out by then are
+#: described in words.
+MOST_TRIES = 96
 #: In the order in which they are tried.
 LEVELS: tuple[Callable[[Tool], Tool], ...] = (as_told, filled, simplified)
 
@@ -49,17 +52,25 @@ def expressed(
 
     `shows`: whether a prompt with these tools comes out and names them.
     """
-    for level in LEVELS:
-        whole = [level(tool) for tool in tools]
-        if shows(whole):
-            return whole, [], _changed(tools, whole)
-    kept: list[Tool] = []
-    left: list[Tool] = []
-    for tool in tools:
-        found = next((one for one in (level(tool) for level in LEVELS) if shows([one])), None)
-        (left if found is None else kept).append(tool if found is None else found)
-    if kept and not shows(kept):
-        return [], list(tools), tuple(map(name_of, tools))
+    tries = 0
+
+    def sort_out(some: Sequence[Tool]) -> tuple[list[Tool], list[Tool]]:
+        """By halves, so that a few bad ones among many cost a few tries."""
+        nonlocal tries
+        for level in LEVELS:
+            tries += 1
+            whole = [level(tool) for tool in some]
+            if tries <= MOST_TRIES and shows(whole):
+                return whole, []
+        if len(some) == 1 or tries > MOST_TRIES:
+            return [], list(some)
+        half = len(some) // 2
+        (first, bad), (second, worse) = sort_out(some[:half]), sort_out(some[half:])
+        return [*first, *second], [*bad, *worse]
+
+    kept, left = sort_out(tools)
+    if left and kept and not shows(kept):
+        kept, left = [], list(tools)
     return kept, left, _changed(tools, kept)
 
 

@@ -90,6 +90,20 @@ def test_five_hundred_tools_of_which_one_is_bad() -> None:
     assert found == []
 
 
+@pytest.mark.unit
+def test_tools_that_a_template_refuses_are_described_and_the_others_shown() -> None:
+    source = (
+        "{% for t in tools or [] %}{% if t.function.name.startswith('bad') %}{{ raise_exception('no') }}{% endif %}"
+        "[{{ t.function.name }}]{% endfor %}{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+    )
+    tools = [tool(f"{'bad' if number in (3, 250, 499) else 'good'}_{number}", "Does it") for number in range(MANY)]
+    text = Template(source).render([SYSTEM, USER], tools)
+    assert missing(text, ("[good_0]", "[good_498]", '"bad_3"', '"bad_250"', '"bad_499"', "SYSWORD", "USERWORD")) == []
+    assert "[bad" not in text
+    every = Template(source).render([SYSTEM, USER], [tool(f"bad_{number}", "Does it") for number in range(MANY)])
+    assert missing(every, ('"bad_0"', f'"bad_{MANY - 1}"', "USERWORD")) == []
+
+
 ROLES = st.sampled_from(["system", "developer", "user", "assistant", "tool", "calls"])
 
 
