@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,7 +16,7 @@ from shared.diagnosis.defect import DefectHandler
 from shared.endpoint.stdio import stdio_stream
 from shared.errors import ModeldError
 from shared.paths import config_file, data_root
-from shared.settings import Settings, load_settings
+from shared.settings import Settings, read_settings
 from shared.text.console import guard_streams
 
 if TYPE_CHECKING:
@@ -27,9 +28,14 @@ if TYPE_CHECKING:
     from shared.paths import DataRoot
 
 
-def make_core(root: DataRoot, settings: Settings, client: Callable[[], str] | None = None) -> Core:
+def make_core(
+    root: DataRoot,
+    settings: Settings,
+    client: Callable[[], str] | None = None,
+    problems: Sequence[ModeldError] = (),
+) -> Core:
     """Everything behind a face, wired and not yet running. `client` names the editor for others; without it the face
-    that is attached does.
+    that is attached does. `problems` of the settings are told in the first conversation.
     """
     from acp_bridge.conversations.store import Claimant, Store
     from acp_bridge.core.core import Core
@@ -71,6 +77,7 @@ def make_core(root: DataRoot, settings: Settings, client: Callable[[], str] | No
         providers=Providers(config_file(), ListCache(root.path / FILE_NAME)),
         claimant=lambda: Claimant(pid=pid, token=token, holder=name()),
         upgraded=installed.changed,
+        problems=[problem.message for problem in problems],
     )
     faces.append(core)
     return core
@@ -81,9 +88,16 @@ def serve_acp(source: int, output: int) -> int:
     from acp_bridge.faces.acp.server import AcpServer
 
     guard_streams()
-    root = data_root()
-    settings, problem = _settings()
-    anyio.run(_serve, AcpServer(lambda: make_core(root, settings), settings, problem), source, output)
+    surroundings = _surroundings()
+
+    def core() -> Core:
+        root, settings, problems = surroundings
+        assert root is not None
+        return make_core(root, settings, problems=problems)
+
+    root, settings, problems = surroundings
+    server = AcpServer(core, settings, problems[0] if root is None else None)
+    anyio.run(_serve, server, source, output)
     return 0
 
 
@@ -92,13 +106,15 @@ def serve_lsp(source: int, output: int) -> int:
     from acp_bridge.faces.lsp.server import LspServer
 
     guard_streams()
-    root = data_root()
-    settings, problem = _settings()
+    root, settings, problems = _surroundings()
+
+    if root is None:
+        raise problems[0]
 
     def core_of(client: Callable[[], str]) -> Core:
-        return make_core(root, settings, client)
+        return make_core(root, settings, client, problems)
 
-    server = LspServer(core_of, root, settings, problem)
+    server = LspServer(core_of, root, settings, [problem.message for problem in problems])
     anyio.run(_serve, server, source, output)
     return server.exit_code
 
@@ -142,18 +158,24 @@ def serve_http(options: HttpOptions) -> int:
 
     guard_streams()
     root = data_root()
-    settings = load_settings(file=config_file())
+    settings, problems = read_settings(file=config_file())
+    for problem in problems:
+        sys.stderr.write(f"acp-bridge: {problem.message}\n")
     process = HttpProcess(make_gateway(root, settings, options), options, root)
     anyio.run(process.run)
     return 0
 
 
-def _settings() -> tuple[Settings, ModeldError | None]:
-    """The settings, and what is wrong with them: reported to the editor, which would only see a process that dies."""
+def _surroundings() -> tuple[DataRoot | None, Settings, list[ModeldError]]:
+    """Data root and settings, and what is wrong with them: reported to the editor, which would only see a process that
+    dies. A setting that cannot be used costs itself; without a root (None) nothing works.
+    """
     try:
-        return load_settings(file=config_file()), None
+        root = data_root()
+        settings, problems = read_settings(file=config_file())
     except ModeldError as error:
-        return Settings(), error
+        return None, Settings(), [error]
+    return root, settings, list(problems)
 
 
 class Server(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -16,6 +16,7 @@ import msgspec
 
 from shared.backends import BACKENDS
 from shared.errors import SettingInvalid
+from shared.setting_values import converted, table_fault, toml_fault
 
 MIB = 1024 * 1024
 
@@ -148,6 +149,8 @@ _LEAST: dict[str, float] = {
     "hello_wait": 0.1,
 }
 BACKEND_CHOICES = ("auto", *BACKENDS, "none")
+#: The one table of the file that is not of settings.
+PROVIDERS = "providers"
 _TYPES = get_type_hints(Settings)
 
 
@@ -158,24 +161,45 @@ def load_settings(
 ) -> Settings:
     """Merge flag, environment, file and default.
 
-    `flags` holds values already parsed (None means not given). Raises SettingInvalid.
+    `flags` holds values already parsed (None means not given). Raises SettingInvalid for the first that cannot be used.
     """
-    values: dict[str, Any] = {}
-    sources: dict[str, str] = {}
-    for name, value in _from_file(file).items():
-        values[name], sources[name] = value, str(file)
+    settings, problems = read_settings(environ, file, flags)
+    if problems:
+        raise problems[0]
+    return settings
+
+
+def read_settings(
+    environ: Mapping[str, str] = os.environ,
+    file: Path | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> tuple[Settings, list[SettingInvalid]]:
+    """As `load_settings`, but what cannot be used costs itself: the default stands in its place, and it is told."""
+    problems: list[SettingInvalid] = []
+    checked: dict[str, Any] = {}
+    for name, value, source in _given(environ, file, flags or {}, problems):
+        try:
+            checked[name] = _check(name, value, source, file)
+        except SettingInvalid as error:
+            problems.append(error)
+    return Settings(**checked), problems
+
+
+def _given(
+    environ: Mapping[str, str], file: Path | None, flags: Mapping[str, Any], problems: list[SettingInvalid]
+) -> list[tuple[str, Any, str]]:
+    """(name, value, source) of everything that is configured, what counts more behind what counts less."""
+    given = [(name, value, str(file)) for name, value in _from_file(file, problems).items()]
     for name in Settings.__struct_fields__:
         variable = f"MODELD_{name.upper()}"
         if variable in environ:
-            values[name], sources[name] = environ[variable], f"environment variable {variable}"
-    for name, value in (flags or {}).items():
-        if value is not None:
-            values[name], sources[name] = value, f"flag --{name.replace('_', '-')}"
-    checked = {name: _check(name, value, sources[name]) for name, value in values.items()}
-    return Settings(**checked)
+            given.append((name, environ[variable], f"environment variable {variable}"))
+    return given + [
+        (name, value, f"flag --{name.replace('_', '-')}") for name, value in flags.items() if value is not None
+    ]
 
 
-def _from_file(file: Path | None) -> dict[str, Any]:
+def _from_file(file: Path | None, problems: list[SettingInvalid]) -> dict[str, Any]:
     if file is None or not file.exists():
         return {}
     import tomllib  # 15 ms, only with a config file
@@ -183,25 +207,60 @@ def _from_file(file: Path | None) -> dict[str, Any]:
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise SettingInvalid(name="*", source=str(file), reason=str(error)) from error
+        reason = toml_fault(error)
+        told = f"{file}{', ' if reason.startswith(('line ', 'end of ')) else ': '}{reason}"
+        problems.append(SettingInvalid(told, name="*", source=str(file), reason=reason))
+        return {}
+    for name, value in content.items():
+        if isinstance(value, dict) and name != PROVIDERS:
+            reason = table_fault(name, _TYPES)
+            told = f"[{_shown(name)}] in {file}: {reason}"
+            problems.append(SettingInvalid(told, name=_shown(name), source=str(file), reason=reason))
     return {key: value for key, value in content.items() if not isinstance(value, dict)}
 
 
-def _check(name: str, value: Any, source: str) -> Any:
+def _check(name: str, value: Any, source: str, file: Path | None) -> Any:
+    def wrong(reason: str) -> SettingInvalid:
+        return SettingInvalid(name=_shown(name), source=source, reason=reason)
+
     if name not in _TYPES:
-        raise SettingInvalid(name=_shown(name), source=source, reason="no such setting")
-    if name == "model_folders" and isinstance(value, str):
-        value = _FOLDER.findall(value) if os.pathsep == ":" else [part for part in value.split(os.pathsep) if part]
+        raise wrong(_unknown(name))
+    if name == "model_folders":
+        value = _folders(value, file.parent if file is not None and source == str(file) else None)
     try:
-        checked = msgspec.convert(value, _TYPES[name], strict=False)
-    except msgspec.ValidationError as error:
-        raise SettingInvalid(name=name, source=source, reason=str(error)) from error
+        checked = converted(name, value, _TYPES[name])
+    except ValueError as error:
+        raise wrong(f"it {error}") from error
     if name == "backend" and checked not in BACKEND_CHOICES:
-        reason = f"{_shown(checked)!r} is none of {', '.join(BACKEND_CHOICES)}"
-        raise SettingInvalid(name=name, source=source, reason=reason)
+        raise wrong(
+            f"{_shown(checked)!r} is none of {', '.join(BACKEND_CHOICES)}{_near(str(checked), BACKEND_CHOICES)}"
+        )
     if isinstance(checked, (int, float)) and not _LEAST.get(name, 0) <= checked < float("inf"):
-        raise SettingInvalid(name=name, source=source, reason=f"at least {_LEAST.get(name, 0)}")
+        raise wrong(f"it must be at least {_LEAST.get(name, 0):g}")
     return checked
+
+
+def _folders(value: Any, base: Path | None) -> Any:
+    """Folders as absolute paths: what is written in a file counts from it (`base`), else from where the caller is."""
+    if isinstance(value, str):
+        value = _FOLDER.findall(value) if os.pathsep == ":" else [part for part in value.split(os.pathsep) if part]
+    if not isinstance(value, (list, tuple)) or not all(isinstance(part, str) for part in value):
+        return value
+    return [
+        part if "://" in part else os.path.abspath(os.path.join(base or "", os.path.expanduser(part))) for part in value
+    ]
+
+
+def _unknown(name: str) -> str:
+    return f"there is no such setting{_near(name, _TYPES)}"
+
+
+def _near(typed: str, names: Iterable[str]) -> str:
+    """`; did you mean ...?` where one of the names is near."""
+    import difflib  # only for a mistake
+
+    near = difflib.get_close_matches(typed, list(names), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _shown(word: str) -> str:

@@ -11,6 +11,12 @@ from typing import Any, ClassVar
 
 import anyio
 
+from acp_bridge.conversations.events import ImagePart, Part, TextPart
+from acp_bridge.faces.terminal.chat import Chat, Wanted
+from acp_bridge.faces.terminal.face import TerminalFace
+from acp_bridge.faces.terminal.interrupts import Interrupts
+from acp_bridge.faces.terminal.plain import PlainScreen
+from acp_bridge.faces.terminal.questions import Questions
 from bridge_fakes import Bench, Client, bridge
 from lsp_fakes import Window, window
 from shared.errors import ModeldError
@@ -183,4 +189,80 @@ class Lsp(Face):
         return "\n".join([*notices, *events])
 
 
-FACES: dict[str, type[Face]] = {face.name: face for face in (Acp, Lsp)}
+class Recording(PlainScreen):
+    """Keeps what the bridge says by itself."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+        self.remarks: list[str] = []
+
+    def text(self, text: str) -> None:
+        """Nobody looks."""
+
+    def remark(self, text: str) -> None:
+        self.remarks.append(text)
+
+
+class AtTerminal(Face):
+    """`acp-bridge chat`: the bridge keeps the conversation, a person types."""
+
+    name = "terminal"
+    me = "acp-bridge chat"
+
+    def __init__(self, chat: Chat, screen: Recording) -> None:
+        self._chat = chat
+        self._screen = screen
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, bench: Bench) -> AsyncIterator[AtTerminal]:
+        core = bench.core = bench.build()
+        screen = Recording()
+        core.audience.attach(TerminalFace(screen, Questions(None, switch=False).answer))
+        core.store.start()
+        async with anyio.create_task_group() as group:
+            group.start_soon(core.run)
+            await core.daemon.looked.wait()
+            chat = Chat(core, screen, Interrupts(), Wanted())
+            await chat.open()
+            yield cls(chat, screen)
+            group.cancel_scope.cancel()
+        core.close()
+
+    async def ask(self, text: str, *, model: str = "", image: bool = False, thinking: str = "") -> Outcome:
+        chat = self._chat
+        if thinking:
+            await chat.pick("deep")
+            chat.core.selection.set_thinking(chat.live, thinking)
+        if model:
+            await chat.pick(model)
+        parts: list[Part] = [ImagePart(data=IMAGE, mime_type="image/png")] if image else []
+        before = len(self.reported())
+        try:
+            ended = await chat.ask([*parts, TextPart(text=text)])
+        except ModeldError as error:
+            return Outcome(reported=self.reported()[before:], error=error)
+        finish = {"end_turn": "stop"}.get(ended.stop, ended.stop)
+        return Outcome(finish, self.reported()[before:])
+
+    async def ask_with_tool(self, text: str) -> Outcome:
+        self._chat.core.selection.set_tools(self._chat.live, True)
+        return await self.ask(text)
+
+    async def ask_and_cancel(self, text: str, reached: anyio.Event) -> Outcome:
+        outcomes: list[Outcome] = []
+
+        async def run() -> None:
+            outcomes.append(await self.ask(text))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+            await reached.wait()
+            self._chat.live.cancel()
+        return outcomes[0]
+
+    def reported(self) -> str:
+        return "\n".join(self._screen.remarks)
+
+
+FACES: dict[str, type[Face]] = {face.name: face for face in (Acp, Lsp, AtTerminal)}

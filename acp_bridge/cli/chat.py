@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from acp_bridge.app import make_core
+from acp_bridge.cli.report_commands import settings_told
 from acp_bridge.conversations.events import Instructed, Part, ResourcePart, TextPart, TurnEnded
 from acp_bridge.faces.terminal import attach
 from acp_bridge.faces.terminal.chat import Chat, Wanted
@@ -21,9 +22,8 @@ from acp_bridge.faces.terminal.questions import Ask, Questions
 from shared import codes
 from shared.diagnosis.defect import sole
 from shared.errors import ArgumentInvalid
-from shared.paths import config_file, data_root
+from shared.paths import data_root
 from shared.protocol import api
-from shared.settings import load_settings
 from shared.text.nesting import loads_json
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class _Run:
 
     async def run(self) -> int:
         """See chat."""
-        core = make_core(data_root(), load_settings(file=config_file()))
+        core = make_core(data_root(), settings_told())
         screen = self._screen()
         with Interrupts() as interrupts:
             talk = Chat(core, screen, interrupts, wanted(self._options))

@@ -20,7 +20,7 @@ from shared.diagnosis.finding import Finding, lines, problems
 from shared.errors import ModeldError
 from shared.paths import DataRoot, config_file, data_root
 from shared.protocol.api import LibraryRow
-from shared.settings import load_settings
+from shared.settings import Settings, read_settings
 from shared.text.shown import one_line
 
 #: How long a report waits for a complete look at the library.
@@ -33,6 +33,14 @@ def advertised() -> list[LibraryRow]:
     """The local models that an editor would show."""
     core, _ = anyio.run(_looked_around)
     return list(core.models.rows)
+
+
+def settings_told() -> Settings:
+    """The settings; one that cannot be used costs itself and is told on standard error."""
+    settings, problems = read_settings(file=config_file())
+    for problem in problems:
+        sys.stderr.write(f"acp-bridge: {problem.message}\n")
+    return settings
 
 
 def models(*, as_json: bool) -> int:
@@ -60,8 +68,12 @@ def doctor(*, as_json: bool, bundle: str | None = None) -> int:
     """Findings, each with its next step; gives the exit code: 1 when there is a problem, as `modeld doctor` does."""
     try:
         core, looked = anyio.run(_looked_around)
-        found = [*findings(core.daemon, core.models, core.store), *provider_findings(looked)]
-    except ModeldError as error:  # a wrong setting, no data root: the rest can still be looked at
+        found = [
+            *_settings_findings(),
+            *findings(core.daemon, core.models, core.store),
+            *provider_findings(looked),
+        ]
+    except ModeldError as error:  # no data root: the rest can still be looked at
         found = [Finding(what="settings", verdict="problem", text=error.message, fix="`modeld doctor` says more")]
     found += _editors()
     if as_json:
@@ -71,6 +83,12 @@ def doctor(*, as_json: bool, bundle: str | None = None) -> int:
     if bundle is not None:
         _write_bundle(Path(bundle).expanduser().absolute(), found)
     return codes.FAILED if problems(found) else codes.OK
+
+
+def _settings_findings() -> list[Finding]:
+    wrong = read_settings(file=config_file())[1]
+    fix = "correct it; until then its default holds"
+    return [Finding(what="settings", verdict="problem", text=one.message, fix=fix) for one in wrong]
 
 
 def _write_bundle(path: Path, found: list[Finding]) -> None:
@@ -116,7 +134,7 @@ def _interpreter_problem(command: str) -> str:
 
 async def _looked_around() -> tuple[Core, list[Health]]:
     """The core after one look at everything, and what each provider answered. Bounded."""
-    core = make_core(data_root(), load_settings(file=config_file()))
+    core = make_core(data_root(), settings_told())
     looked: list[Health] = []
 
     async def far() -> None:

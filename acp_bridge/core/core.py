@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
@@ -44,6 +44,7 @@ class Core:
         claimant: Callable[[], Claimant],
         providers: Providers,
         upgraded: Callable[[], str] = lambda: "",
+        problems: Sequence[str] = (),
     ) -> None:
         self.store = store
         self.daemon = daemon
@@ -76,6 +77,7 @@ class Core:
             providers=providers,
             store=store,
             upgraded=upgraded,
+            problems=problems,
         )
         self._active = ActiveModelWatch()
         models.remote_missing = providers.missing

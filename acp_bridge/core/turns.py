@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -63,6 +63,7 @@ class Turns:
         providers: Providers,
         store: Store,
         upgraded: Callable[[], str],
+        problems: Sequence[str],
     ) -> None:
         self.group: TaskGroup | None = None
         self.selection = selection
@@ -76,6 +77,7 @@ class Turns:
         self._local = local
         self._holds = holds
         self._upgrade = UpgradeNotice(upgraded)
+        self._problems = list(problems)
         self._commands = SlashCommands(self)
 
     async def prompt(self, live: LiveConversation, parts: list[Part], cancel: Cancel) -> TurnEnded:
@@ -100,6 +102,8 @@ class Turns:
             if live.missed:
                 missed, live.missed = live.missed, ""
                 turn.remark(missed)
+            while self._problems:
+                turn.remark(f"Settings: {self._problems.pop(0)}. Until that is corrected its default holds.")
             if notice := self._upgrade.take():
                 turn.remark(notice)
             whole, cut = await cancel.race(lambda: attached(parts, self._attaching(live)))

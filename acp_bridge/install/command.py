@@ -11,7 +11,7 @@ from pathlib import Path
 
 from acp_bridge.install import change
 from acp_bridge.install.change import FileChange
-from acp_bridge.install.editor_paths import Surroundings
+from acp_bridge.install.editor_paths import CARRIED, Surroundings
 from acp_bridge.install.editors import EDITORS, CannotInstall, Plan, Wanted
 from acp_bridge.install.http_provider import PROVIDERS, Provider
 from shared.diagnosis.remedy import fleeting
@@ -55,6 +55,12 @@ def _plan(editor: str, around: Surroundings, wanted: Wanted, provider: Provider 
     return PROVIDERS[editor](around, wanted, provider)
 
 
+def _whole_paths() -> dict[str, str]:
+    """What says where modeld is, as it is meant here: an editor is in another folder."""
+    given = {name: os.environ[name] for name in CARRIED if os.environ.get(name)}
+    return {name: os.path.abspath(os.path.expanduser(value)) for name, value in given.items()}
+
+
 def surroundings() -> Surroundings:
     """This machine and this user. Raises CannotInstall where there is no home folder or no interpreter."""
     folder = home()
@@ -65,7 +71,7 @@ def surroundings() -> Surroundings:
         raise CannotInstall("the interpreter does not know its own path: run this by an absolute path")
     return Surroundings(
         platform=sys.platform,
-        environ=os.environ,
+        environ={**os.environ, **_whole_paths()},
         home=folder,
         interpreter=os.path.abspath(interpreter),
         exists=os.path.exists,

@@ -15,7 +15,15 @@ from acp_bridge.models.picker import RemoteModel
 from acp_bridge.models.thinking import level_of
 from acp_bridge.turn import context
 from acp_bridge.turn.model.holds import NEXT_TURN_S, Holds
-from acp_bridge.turn.sentences import BASE_MODEL, REPEATED, images_left_out_text, left_out_text, rounds_text
+from acp_bridge.turn.sentences import (
+    BASE_MODEL,
+    NO_WORD,
+    ONLY_THOUGHTS,
+    REPEATED,
+    images_left_out_text,
+    left_out_text,
+    rounds_text,
+)
 from shared.errors import ContextOverflow, ModeldError, UnsupportedFeature
 from shared.protocol import api
 
@@ -29,6 +37,8 @@ if TYPE_CHECKING:
 MAX_REQUESTS = 30
 #: How often a request that is refused as too long is made shorter.
 MAX_REFITS = 3
+#: Ends of an answer that a person waits for; a cancel is their own, and a refusal is reported as one.
+WORDLESS_ENDS = ("stop", "length", "context_full")
 
 Equip = Callable[["api.LibraryRow | RemoteModel", "Model"], Awaitable["Tools"]]
 #: Why a turn ended: the model said all, its answer became a loop, the tools ended it (it goes in circles), or its
@@ -82,6 +92,7 @@ class Driver:
         self._equip = equip
         self._model: Model | None = None
         self._params = job.params
+        self._answer = ""  # what has come of the present answer: "thoughts", then "words"
         self._lent = False  # the editor runs the tools: the hold outlives this turn
 
     async def run(self) -> Ended:
@@ -122,7 +133,7 @@ class Driver:
                 self._view.notice(REPEATED)
                 return Ended(result=result, model=model.name, why="repeated")
             if result.finish_reason != "tool_calls" or not result.tool_calls:
-                return Ended(result=result, model=model.name)
+                return Ended(result=self._worded(result), model=model.name)
             if tools.elsewhere:
                 self._lent = True
                 self._holds.begin(self._job.run, model, self._job.hold_s)
@@ -132,6 +143,14 @@ class Driver:
                 return Ended(result=result, model=model.name, why="tools")
         self._view.notice(rounds_text(MAX_REQUESTS))
         return Ended(result=result, model=model.name, why="rounds")
+
+    def _worded(self, result: api.TurnResult) -> api.TurnResult:
+        """The result; where nobody can read a word of it, that is reported."""
+        waits = self._job.prompt is None and result.finish_reason in WORDLESS_ENDS
+        if self._answer == "words" or not waits:
+            return result
+        self._view.notice(ONLY_THOUGHTS if self._answer else NO_WORD)
+        return msgspec.structs.replace(result, ended_by="thoughts" if self._answer else "nothing")
 
     # --- prepare -------------------------------------------------------------------------------
 
@@ -221,6 +240,7 @@ class Driver:
 
     async def _request(self, model: Model, tools: Tools) -> api.TurnResult:
         job = self._job
+        self._answer = ""
         params = api.TurnParams(
             model=model.name,
             messages=self._history.messages(supports_images=model.supports_images),
@@ -235,5 +255,9 @@ class Driver:
         return await model.generate(params, self._event, self._cancel, self._view)
 
     def _event(self, event: api.Event) -> None:
+        if isinstance(event, api.TextDelta) and event.text.strip():
+            self._answer = "words"
+        elif isinstance(event, api.ReasoningDelta):
+            self._answer = self._answer or "thoughts"
         if not self._cancel.requested:
             self._view.event(event)

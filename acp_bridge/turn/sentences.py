@@ -7,6 +7,11 @@ from shared.text.words import counted
 #: Reported when modeld ended an answer that had become a loop.
 REPEATED = "The answer began to repeat itself and was ended. Send a message to go on."
 
+#: Reported when the model ended without a word that anybody can read.
+NO_WORD = "The model ended without an answer. Ask in other words, or pick another model."
+#: Reported when it wrote its reasoning alone.
+ONLY_THOUGHTS = "The model thought and ended without an answer. Ask in other words, or have it think less."
+
 #: Reported at the first answer of a model that was trained to go on with a text, not to answer.
 BASE_MODEL = "{model} is a base model without a chat template: it continues text, and may not answer."
 

@@ -128,8 +128,15 @@ def _model_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
         "--wait", type=_number(float, 0), metavar="SECONDS", nargs="?", const=-1.0, help="wait while it is busy"
     )
     unload.add_argument("--cancel", action="store_true", help=CANCEL)
-    configure = add("configure", "save settings for a model", "configure", reads=True)
+    configure = add("configure", "show, save or reset settings for a model", "configure", reads=True)
     configure.add_argument("model", help=NAMED)
+    configure.add_argument(
+        "--reset",
+        nargs="*",
+        choices=("ctx", "min-ctx", "batch", "device", "gpu-layers", "kv-type", "flash-attention", "adapter"),
+        metavar="OPTION",
+        help="forget these settings, or all of them where none is named",
+    )
     _config(configure)
     pull = add("pull", "fetch a model: starter, hf:owner/repo[:pattern], a URL or a file", "pull", reads=True)
     pull.add_argument("source", nargs="?")

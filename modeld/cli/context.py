@@ -14,7 +14,7 @@ import msgspec
 from modeld.client import Connection, reach
 from shared.paths import DataRoot, config_file, data_root
 from shared.protocol import api
-from shared.settings import Settings, load_settings
+from shared.settings import read_settings
 from shared.text.console import LiveLine
 from shared.text.shown import escaped, one_line
 from shared.text.words import size_text
@@ -23,11 +23,13 @@ T = TypeVar("T")
 
 
 class Context:
-    """The surroundings of one command. Raises SettingInvalid."""
+    """The surroundings of one command. A setting that cannot be used costs itself: its default holds, which is told."""
 
     def __init__(self) -> None:
         self.root: DataRoot = data_root()
-        self.settings: Settings = load_settings(file=config_file())
+        self.settings, self.problems = read_settings(file=config_file())
+        for problem in self.problems:
+            sys.stderr.write(f"modeld: {problem.message}\n")
 
     def with_daemon(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Run `work` on a connection to the daemon that counts. Raises the typed daemon errors."""
@@ -53,19 +55,28 @@ def load_config(options: argparse.Namespace) -> api.LoadConfig:
     )
 
 
-def config_words(options: argparse.Namespace) -> list[str]:
-    """The options of `_config` as they would be typed again."""
-    named = {
-        "--ctx": options.ctx,
-        "--min-ctx": options.min_ctx,
-        "--batch": options.batch,
-        "--device": options.device,
-        "--gpu-layers": options.gpu_layers,
-        "--kv-type": options.kv_type,
-        "--flash-attention": options.flash_attention,
-    }
-    words = [str(word) for name, value in named.items() if value is not None for word in (name, value)]
-    return words + [word for path in options.adapter for word in ("--adapter", path)]
+#: The options of `_config` and the fields that they set.
+CONFIG_OPTIONS = {
+    "--ctx": "num_ctx",
+    "--min-ctx": "min_ctx",
+    "--batch": "num_batch",
+    "--device": "device",
+    "--gpu-layers": "gpu_layers",
+    "--kv-type": "kv_type",
+    "--flash-attention": "flash_attention",
+    "--adapter": "adapters",
+}
+
+
+def config_words(config: api.LoadConfig) -> list[str]:
+    """Settings of a model as the options that would be typed for them."""
+    words: list[str] = []
+    for option, field in CONFIG_OPTIONS.items():
+        value = getattr(config, field)
+        for each in value if isinstance(value, list) else [value]:
+            if each is not None:
+                words += [option, {True: "on", False: "off"}[each] if isinstance(each, bool) else str(each)]
+    return words
 
 
 def on_busy(options: argparse.Namespace) -> tuple[api.OnBusy, float | None]:

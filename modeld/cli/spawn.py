@@ -14,6 +14,7 @@ from modeld.cli.context import Context
 from shared.errors import DaemonUnreachable
 from shared.lease import disk
 from shared.lease.reader import PresenceView, survey
+from shared.paths import config_file
 from shared.system import private
 from shared.text.shown import one_line
 
@@ -41,10 +42,16 @@ async def launch(context: Context, backend: str | None) -> PresenceView | None:
 
 
 def _spawn(context: Context, backend: str | None) -> tuple[subprocess.Popen[bytes], Path]:
-    """A process of its own session, with no terminal and no inherited pipe. Raises RootError."""
+    """A process of its own session, with no terminal and no inherited pipe. Raises RootError.
+
+    It lives in another folder: what is relative here is given to it as a whole path.
+    """
     said = context.root.logs / "start.log"
     command = [sys.executable, "-P", "-m", "modeld", "serve", "--quiet"]
     command += ["--backend", backend] if backend else []
+    environ = {**os.environ, "MODELD_DATA_ROOT": str(context.root.path), "MODELD_CONFIG": str(config_file())}
+    if "MODELD_MODEL_FOLDERS" in environ:
+        environ["MODELD_MODEL_FOLDERS"] = os.pathsep.join(context.settings.model_folders)
     try:
         private.folder(said.parent)
         output = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -54,11 +61,23 @@ def _spawn(context: Context, backend: str | None) -> tuple[subprocess.Popen[byte
         if sys.platform == "win32":
             flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.DETACHED_PROCESS
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, creationflags=flags, cwd=Path.home()
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                creationflags=flags,
+                env=environ,
+                cwd=Path.home(),
             )
         else:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/"
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                env=environ,
+                cwd="/",
             )
     finally:
         os.close(output)

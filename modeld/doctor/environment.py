@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from shared.diagnosis.finding import Finding
 from shared.diagnosis.remedy import install_command
-from shared.errors import ModeldError, SettingInvalid
+from shared.errors import ModeldError
 from shared.paths import DataRoot, config_file, data_root, home
 from shared.protocol import api
-from shared.settings import Settings, load_settings
+from shared.settings import Settings, read_settings
 from shared.text.words import counted, few, size_text
 from shared.version import __version__
 
@@ -48,21 +48,28 @@ def environment(environ: Mapping[str, str] = os.environ) -> list[Finding]:
     return found
 
 
+#: What comes of a setting that cannot be used.
+HOLDS = "until then its default holds"
+
+
 def settings() -> tuple[Settings, list[Finding]]:
     """The settings in force; the defaults where they cannot be read."""
     try:
         file = config_file()
-        loaded = load_settings(file=file)
-    except SettingInvalid as error:
-        fix = f"correct it in {error.source}; `docs/settings.md` has the values"
-        return Settings(), [Finding(what="settings", verdict="problem", text=error.message, fix=fix)]
+        loaded, problems = read_settings(file=file)
     except ModeldError as error:
         return Settings(), [Finding(what="settings", verdict="problem", text=error.message)]
     overridden = [name for name in Settings.__struct_fields__ if f"MODELD_{name.upper()}" in os.environ]
     text = ", ".join(
         [str(file) if file.exists() else "no file, the defaults", *(f"environment {one}" for one in overridden)]
     )
-    return loaded, [Finding(what="settings", text=text)]
+    wrong = [
+        Finding(what="settings", verdict="problem", text=one.message, fix=f"correct it in {one.source}; {HOLDS}")
+        for one in problems
+    ]
+    lost = [name for name in loaded.model_folders if "://" not in name and not os.path.isdir(name)]
+    missing = [Finding(what="settings", verdict="note", text=f"model folder {name} is not there") for name in lost]
+    return loaded, [*(wrong or [Finding(what="settings", text=text)]), *missing]
 
 
 def root() -> tuple[DataRoot | None, list[Finding]]:

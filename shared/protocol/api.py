@@ -25,8 +25,9 @@ SlotStateName = Literal[
 ]
 OnBusy = Literal["fail", "wait", "cancel"]
 FinishReason = Literal["stop", "length", "tool_calls", "cancelled", "cancelled_by_other", "context_full", "refusal"]
-#: Who ended an answer that is no whole one, where `finish_reason` alone does not tell.
-EndedBy = Literal["", "repetition"]
+#: What is to be said of an answer that is no whole one, where `finish_reason` alone does not tell. `nothing` and
+#: `thoughts` are the bridge's: no word came, or thoughts alone.
+EndedBy = Literal["", "repetition", "nothing", "thoughts"]
 Stage = Literal["queued", "loading", "prefix", "prefill", "thinking", "generating"]
 
 
@@ -231,8 +232,14 @@ class UnloadResult(Value, kw_only=True):
 
 
 class ConfigureParams(Fenced, kw_only=True):
+    """`config` is put over what is kept for the model; the fields named in `reset` are given back first (`*`: all).
+
+    With neither nothing changes, and the answer shows what is kept.
+    """
+
     model: str
     config: LoadConfig
+    reset: list[str] = []
 
 
 class ConfigureResult(Value, kw_only=True):

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -40,8 +40,8 @@ report_defect = reporter("acp-bridge")
 
 
 class LspServer:
-    """Serves one editor window. `core_of` makes the core, given the window's name for other clients; with a `problem`
-    none is made, and each request says what is wrong.
+    """Serves one editor window. `core_of` makes the core, given the window's name for other clients. `problems` of
+    the settings are told once it is there.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class LspServer:
         core_of: Callable[[Callable[[], str]], Core],
         root: DataRoot,
         settings: Settings,
-        problem: ModeldError | None = None,
+        problems: Sequence[str] = (),
     ) -> None:
         self.exit_code = 0
         self.installed = Installed()  # from the first moment on: what is imported later is compared with this
-        self._problem = problem
+        self._problems = problems
         self._core_of = core_of
         self._settings = settings
         self._editor = EditorConnection(settings, __version__, report_defect)
@@ -125,8 +125,6 @@ class LspServer:
         self._run_core(core)
 
     async def _make_core(self) -> Core:
-        if self._problem is not None:
-            raise self._problem
         await anyio.to_thread.run_sync(import_core)
         core = self._core_of(lambda: self.window.name)
         core.store.start()
@@ -141,6 +139,9 @@ class LspServer:
         self._group.start_soon(core.run)
         self._group.start_soon(pushes.run)
         self.window.become_ready(core)
+        for problem in self._problems:
+            text = f"Settings: {problem}. Until that is corrected its default holds."
+            self.window.tell("modeld/notice", wire.Notice(kind="settings", text=text))
 
     # --- methods -------------------------------------------------------------------------------
 

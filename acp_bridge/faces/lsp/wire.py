@@ -33,7 +33,7 @@ Consent = Literal["ask", "always", "never"]
 Overflow = Literal["refuse", "trim"]
 Role = Literal["system", "user", "assistant", "tool"]
 AnswerKind = Literal["allow_once", "allow_always", "reject_once"]
-NoticeKind = Literal["switched_away", "memory_pressure", "other_version"]
+NoticeKind = Literal["switched_away", "memory_pressure", "other_version", "settings"]
 ActionCommand = Literal["modeld.explain", "modeld.fix", "modeld.document", "modeld.tests"]
 Operation = Literal["load", "unload", "switch", "pull"]
 
@@ -482,7 +482,8 @@ class TurnResult(Outgoing, kw_only=True):
     """The end of a turn. `text` and `reasoning` are empty when they were streamed. `context`: the running window.
 
     `by` names who ended it when `finish_reason` is `cancelled_by_other`. `left_out` counts the messages left out at the
-    head (`overflow: trim`). `ended_by` is `repetition` where the answer had become a loop; a notice tells it too.
+    head (`overflow: trim`). `ended_by` is `repetition` where the answer had become a loop,
+    `nothing` or `thoughts` where no word of an answer came; a notice tells it too.
     """
 
     finish_reason: FinishReason

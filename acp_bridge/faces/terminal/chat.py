@@ -16,6 +16,7 @@ from acp_bridge.faces.terminal.progress import Paces
 from acp_bridge.models.picker import NOTHING
 from acp_bridge.models.resolve import checked_pick
 from shared.catalog.names import begun
+from shared.diagnosis.defect import sole
 from shared.errors import ConversationNotFound, ModeldError, ModelNotFound
 from shared.protocol import api
 from shared.text.words import as_text
@@ -169,9 +170,9 @@ class Chat:
                 group.start_soon(self._reader_gone)
                 ended = await self._prompt(list(parts))
                 group.cancel_scope.cancel()
-        except BaseException:
+        except BaseException as error:
             screen.fail()
-            raise
+            raise sole(error) from None
         finally:
             self._interrupts.first = None
         screen.end(ended)

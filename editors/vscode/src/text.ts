@@ -1,7 +1,12 @@
 /** Numbers and sentences for people. Pure. */
 
 /** Reported where the bridge's own notice (the same sentence) cannot be shown beside the answer. */
-export const REPEATED = 'The answer began to repeat itself and was ended. Send a message to go on.';
+export const ENDINGS = {
+  '': '',
+  repetition: 'The answer began to repeat itself and was ended. Send a message to go on.',
+  nothing: 'The model ended without an answer. Ask in other words, or pick another model.',
+  thoughts: 'The model thought and ended without an answer. Ask in other words, or have it think less.',
+};
 
 /** Tokens and other counts, with thousands marked. */
 export function count(value: number): string {

@@ -16,7 +16,7 @@
 
 export const WIRE = 1;
 
-export type EndedBy = '' | 'repetition';
+export type EndedBy = '' | 'repetition' | 'nothing' | 'thoughts';
 
 export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'cancelled' | 'cancelled_by_other' | 'context_full' | 'refusal';
 
@@ -44,7 +44,7 @@ export type Role = 'system' | 'user' | 'assistant' | 'tool';
 
 export type AnswerKind = 'allow_once' | 'allow_always' | 'reject_once';
 
-export type NoticeKind = 'switched_away' | 'memory_pressure' | 'other_version';
+export type NoticeKind = 'switched_away' | 'memory_pressure' | 'other_version' | 'settings';
 
 export type ActionCommand = 'modeld.explain' | 'modeld.fix' | 'modeld.document' | 'modeld.tests';
 
@@ -437,7 +437,8 @@ export interface Timings {
  * The end of a turn. `text` and `reasoning` are empty when they were streamed. `context`: the running window.
  *
  * `by` names who ended it when `finishReason` is `cancelled_by_other`. `leftOut` counts the messages left out at the
- * head (`overflow: trim`). `endedBy` is `repetition` where the answer had become a loop; a notice tells it too.
+ * head (`overflow: trim`). `endedBy` is `repetition` where the answer had become a loop,
+ * `nothing` or `thoughts` where no word of an answer came; a notice tells it too.
  */
 export interface TurnResult {
   finishReason: FinishReason;

@@ -27,7 +27,7 @@ def main(options: argparse.Namespace) -> int:
         sys.stderr.write(f"modeld: {switch_sentence(str(error.active), str(error.requested))}.\n")
         if error.in_use_by:
             sys.stderr.write(f"modeld: {use_sentence(str(error.active), error.in_use_by)}.\n")
-        again = shlex.join(["load", str(error.requested), *config_words(options), "--switch"])
+        again = shlex.join(["load", str(error.requested), *config_words(load_config(options)), "--switch"])
         sys.stderr.write(one_line(f"modeld: run `{called('modeld')} {again}` to do it") + "\n")
         return codes.REFUSED
     finally:

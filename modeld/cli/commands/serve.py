@@ -68,11 +68,15 @@ def serve(backend: str | None, *, quiet: bool, arguments: list[str]) -> int:
     from modeld.limit import leave
     from shared.diagnosis.defect import DefectHandler
     from shared.paths import config_file, data_root
-    from shared.settings import load_settings
+    from shared.settings import read_settings
 
     DefectHandler("modeld").stand()
     outside = backend is not None and is_outside(backend)
-    settings = load_settings(file=config_file(), flags={} if outside else {"backend": backend})
+    settings, problems = read_settings(file=config_file(), flags={} if outside else {"backend": backend})
+    for problem in problems:
+        if problem.name == "backend":
+            raise problem  # another engine than was meant must not serve
+        print(f"modeld: {problem.message}", file=sys.stderr)
     chosen = choose(backend if backend and outside else settings.backend)
     root = data_root()
 

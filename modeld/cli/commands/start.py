@@ -38,7 +38,16 @@ def main(options: argparse.Namespace) -> int:
 
     Raises DaemonUnreachable with what the daemon said.
     """
-    return anyio.run(start, Context(), options.backend)
+    context = Context()
+    require_backend(context, options.backend)
+    return anyio.run(start, context, options.backend)
+
+
+def require_backend(context: Context, backend: str | None) -> None:
+    """Raises SettingInvalid for an engine that is configured wrongly: another one than was meant must not serve."""
+    for problem in context.problems:
+        if problem.name == "backend" and backend is None:
+            raise problem
 
 
 async def start(context: Context, backend: str | None) -> int:

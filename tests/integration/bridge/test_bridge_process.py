@@ -80,10 +80,15 @@ def test_end_of_input_before_anything(world: World) -> None:
 
 def test_a_setting_that_cannot_be_used_is_reported_to_the_editor(world: World) -> None:
     with world.bridge(MODELD_LEASE_TTL="soon") as editor:
-        with pytest.raises(BridgeError, match="MODELD_LEASE_TTL"):
-            editor.initialize()
-        with pytest.raises(BridgeError, match="MODELD_LEASE_TTL"):
-            editor.new_session(world.work)
+        editor.initialize()
+        session = editor.new_session(world.work)["sessionId"]
+        assert "MODELD_LEASE_TTL" not in editor.prompt(session, "/help").text, "a command needs no setting"
+        asked = editor.begin_prompt(session, "hi")
+        with pytest.raises(BridgeError) as refused:
+            editor.end_prompt(asked)
+        assert refused.value.kind == "daemon_not_running", "which is all that is in the way"
+        said = "".join(update["content"].get("text", "") for _, update in asked.updates if "content" in update)
+        assert "MODELD_LEASE_TTL: it must be a number of seconds" in said
         assert "Traceback" not in editor.errors()
 
 

@@ -173,6 +173,8 @@ def test_a_conversation_at_the_terminal(person: Person) -> None:
         assert max(map(len, talk.lines())) <= 40
         talk.say('"""one\rtwo"""\r')
         talk.until("tokens/s", times=2)
+        talk.say("/file nowhere.txt\r")
+        talk.until("there is no such file")
         talk.say("/nosuch\r")
         talk.until("there is no such command")
         talk.say("/sys")

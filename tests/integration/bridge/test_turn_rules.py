@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from acp_bridge.models.view import Advertised
-from acp_bridge.turn.sentences import BASE_MODEL, REPEATED, images_left_out_text, left_out_text
+from acp_bridge.turn.sentences import BASE_MODEL, NO_WORD, ONLY_THOUGHTS, REPEATED, images_left_out_text, left_out_text
 from bridge_fakes import Bench, Emit, FakeDaemon, active, result, row, running
 from shared.errors import ContextOverflow, DaemonNotRunning, EngineFailed, NoSatisfactoryModel
 from shared.protocol import api
@@ -77,7 +77,7 @@ async def test_a_missing_model_is_looked_for_once_more_and_then_an_error(bench: 
         await editor.until(lambda: len(bench.core.models.rows) == 1)
         assert bench.inventory.refreshed == 0
         ended = await editor.ask("again")
-        if face.name == "acp":  # the conversation keeps its pick; the other face names the model each time
+        if face.name != "lsp":  # the conversation keeps its pick; the other face names the model each time
             assert isinstance(ended.error, NoSatisfactoryModel)
         else:
             assert isinstance((await editor.ask("again", model="beta")).error, NoSatisfactoryModel)
@@ -267,12 +267,33 @@ async def test_an_answer_that_became_a_loop_is_reported_once_and_gone_on_with(be
         daemon.script = loops
         ended = await editor.ask("hi")
         assert ended.reported.count(REPEATED) == 1
-        assert ended.finish == {"acp": "stop", "lsp": "length"}[face.name]
+        assert ended.finish == {"lsp": "length"}.get(face.name, "stop")
         daemon.script = at_a_bound
         after = await editor.ask("go on")
         assert REPEATED not in after.reported
         said = [message["content"] for message in daemon.turns[-1].messages if message["role"] == "assistant"]
         assert said == ["round and round "], "the model is sent what it said, and not the remark"
+
+
+WORDLESS: list[tuple[list[api.Event], str]] = [
+    ([], NO_WORD),
+    ([api.TextDelta(text=" \n")], NO_WORD),
+    ([api.ReasoningDelta(text="hm")], ONLY_THOUGHTS),
+]
+
+
+@pytest.mark.parametrize(("events", "sentence"), WORDLESS)
+async def test_an_answer_without_a_word_says_so(
+    bench: Bench, face: type[Face], events: list[api.Event], sentence: str
+) -> None:
+    async def script(params: api.TurnParams, emit: Emit, cancelled: anyio.Event) -> api.TurnResult:
+        for event in events:
+            emit(event)
+        return result(params)
+
+    async with running(bench) as daemon, face.open(bench) as editor:
+        daemon.script = script
+        assert (await editor.ask("hi")).reported.count(sentence) == 1
 
 
 # --- what others do ----------------------------------------------------------------------------

@@ -113,7 +113,7 @@ def test_how_a_name_begins_is_enough_but_not_to_remove(modeld: Command) -> None:
     refused = modeld("load", "smollm2-1", code=codes.REFUSED).stderr
     assert "load smollm2-135m-q4_1 --switch`" in refused
     assert "gemma-3-270m: " in modeld("describe", "gemma").stdout
-    assert "Saved settings for gemma-3-270m." in modeld("configure", "gemma", "--ctx", "1024").stdout
+    assert "Saved settings for gemma-3-270m: --ctx 1024" in modeld("configure", "gemma", "--ctx", "1024").stdout
     several = modeld("load", "smollm2", code=codes.NOT_FOUND).stderr
     assert "smollm2-135m-q4_1" in several
     assert "smollm2-360m-q4_1" in several
@@ -218,8 +218,37 @@ def doctored(modeld: Command) -> str:
 
 def test_a_bad_setting_names_its_source(modeld: Command) -> None:
     modeld.environ["MODELD_QUEUE_LIMIT"] = "many"
-    assert "MODELD_QUEUE_LIMIT" in modeld("status", code=codes.USAGE).stderr
+    assert "MODELD_QUEUE_LIMIT: it must be a whole number" in modeld("start", "--backend", "scripted").stderr
+    assert modeld.json("status")["state"] == "Empty"
+    assert "MODELD_QUEUE_LIMIT" in modeld("stop").stderr, "what needs no setting works"
     del modeld.environ["MODELD_QUEUE_LIMIT"]
+
+
+def test_settings_of_a_model_are_shown_set_and_given_back(modeld: Command) -> None:
+    modeld("start", "--backend", "scripted")
+    assert "a has no settings of its own." in modeld("configure", "a").stdout
+    modeld("configure", "a", "--ctx", "2048", "--flash-attention", "off")
+    assert "--batch 64" in modeld("configure", "a", "--batch", "64").stdout
+    shown = modeld("configure", "a").stdout
+    assert "Settings of a: --ctx 2048 --batch 64 --flash-attention off" in shown, "looking erases nothing"
+    assert modeld.json("configure", "a")["config"]["num_ctx"] == 2048
+    assert (
+        "Saved settings for a: --ctx 2048 --flash-attention off" in modeld("configure", "a", "--reset", "batch").stdout
+    )
+    assert "a has no settings of its own now." in modeld("configure", "a", "--reset").stdout
+    assert "--reset" in modeld("configure", "a", "--reset", "nonsense", code=codes.USAGE).stderr
+
+
+def test_a_relative_root_means_the_folder_of_its_caller(modeld: Command) -> None:
+    given = modeld.environ["MODELD_DATA_ROOT"]
+    modeld.environ["MODELD_DATA_ROOT"] = os.path.relpath(given)
+    try:
+        modeld("start", "--backend", "scripted")
+        assert modeld.json("status")["endpoint"]
+        assert survey(modeld.root).living, "it is where its caller says"
+        modeld("stop")
+    finally:
+        modeld.environ["MODELD_DATA_ROOT"] = given
 
 
 def test_a_daemon_that_cannot_start_says_why(modeld: Command) -> None:

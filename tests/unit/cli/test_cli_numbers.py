@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from modeld.cli.app import parser
-from modeld.cli.context import config_words
+from modeld.cli.context import config_words, load_config
 from shared.errors import DiskFull, InsufficientMemory, ModelNotFound
 from shared.protocol.api import LoadConfig
 
@@ -45,9 +45,9 @@ def test_what_can_be_meant_stays() -> None:
 
 def test_a_command_that_is_reported_again_keeps_its_options() -> None:
     given = "--ctx 2048 --min-ctx 1024 --batch 64 --device CPU --gpu-layers -1 --kv-type q8_0 --flash-attention off"
-    words = [*given.split(), "--adapter", "my lora.gguf", "--adapter", "b.gguf"]
-    assert config_words(parser().parse_args(["load", "m", *words])) == words
-    assert config_words(parser().parse_args(["load", "m"])) == []
+    words = [*given.split(), "--adapter", "/x/my lora.gguf", "--adapter", "/x/b.gguf"]
+    assert config_words(load_config(parser().parse_args(["load", "m", *words]))) == words
+    assert config_words(load_config(parser().parse_args(["load", "m"]))) == []
 
 
 @pytest.mark.parametrize("field", ["num_ctx", "min_ctx", "num_batch"])

@@ -10,7 +10,7 @@ import { inMarkdown } from '../plain.ts';
 import { fenced } from './fence.ts';
 import { promptFor, type Task } from '../commands/prompts.ts';
 import { stageText } from './stages.ts';
-import { REPEATED } from '../text.ts';
+import { ENDINGS } from '../text.ts';
 
 /** Its id in `package.json`. */
 export const PARTICIPANT = 'modeld.local';
@@ -57,7 +57,7 @@ async function answer(
     );
     pacer.flush();
     const metadata = { model: result.model };
-    const reported = result.endedBy === 'repetition' ? REPEATED : inMarkdown(result.warnings.join(' '));
+    const reported = ENDINGS[result.endedBy] || inMarkdown(result.warnings.join(' '));
     return reported ? { metadata, errorDetails: { message: reported } } : { metadata };
   } catch (error) {
     pacer.flush();

@@ -11,7 +11,7 @@ import type { Library } from './library.ts';
 import { messagesFrom, textOf, toolsFrom } from './messages.ts';
 import { Later, Pacer, realTiming } from './pacing.ts';
 import { unusable } from '../picker/rows.ts';
-import { REPEATED } from '../text.ts';
+import { ENDINGS } from '../text.ts';
 
 type Progress = vscode.Progress<vscode.LanguageModelResponsePart>;
 
@@ -97,8 +97,8 @@ export class ModelProvider implements vscode.LanguageModelChatProvider {
       if (result.finishReason === 'context_full') {
         throw new Failure('The context of the model is full. Start a new chat to go on.', 'context_full');
       }
-      if (result.endedBy === 'repetition') {
-        throw new Failure(REPEATED, 'repetition'); // as text it would become the model's own words
+      if (result.endedBy) {
+        throw new Failure(ENDINGS[result.endedBy], result.endedBy); // as text it would become the model's own words
       }
       if (result.warnings.length > 0 && result.toolCalls.length === 0) {
         throw new Failure(result.warnings.join(' '), 'warnings');

@@ -8,7 +8,7 @@ import { page } from '../../src/chat/html.ts';
 import { readMessage } from '../../src/chat/protocol.ts';
 import { lostText, placeIn } from '../../src/chat/target.ts';
 import { render, stableEnd } from '../../src/webview/markdown.ts';
-import { REPEATED } from '../../src/text.ts';
+import { ENDINGS } from '../../src/text.ts';
 
 const result: TurnResult = {
   finishReason: 'stop',
@@ -29,9 +29,9 @@ test('an answer that became a loop is reported beside it and stays the answer', 
   const talk = new Conversation();
   const looped = talk.ask('hi', 'qwen');
   apply(looped, { type: 'text', text: 'round and round' });
-  apply(looped, { type: 'notice', text: REPEATED });
+  apply(looped, { type: 'notice', text: ENDINGS.repetition });
   finish(looped, { ...result, finishReason: 'length', endedBy: 'repetition' });
-  assert.deepEqual([looped.state, looped.notices, looped.answer], ['done', [REPEATED], 'round and round']);
+  assert.deepEqual([looped.state, looped.notices, looped.answer], ['done', [ENDINGS.repetition], 'round and round']);
   assert.deepEqual(talk.messages().at(-1), { role: 'assistant', content: 'round and round' });
 });
 
