@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bridge_world import World
 from clients.bridge import Bridge, BridgeError
 from cluster_router import Router
+from provider_endpoint import Asked, Endpoint, Reply, said
 from soak_page import Line, kept, page
 
 ROOT = Path(__file__).parents[2]
@@ -228,17 +229,54 @@ def _direct(url: str, body: dict[str, Any]) -> float:
     return time.monotonic() - began
 
 
+def added(pairs: int) -> Line:
+    """What a bridge adds of itself: to and from an endpoint that answers at once."""
+    times: list[float] = []
+
+    def answer(asked: Asked) -> Reply:
+        times.append(time.monotonic())
+        return said(prompt_tokens=10, completion_tokens=1)
+
+    to, back = [], []
+    with Endpoint(**{NAME: {}}) as endpoint, tempfile.TemporaryDirectory(prefix="md-") as folder:
+        endpoint.routes["POST /v1/chat/completions"] = answer
+        world = World(Path(folder))
+        world.environ["MODELD_CONFIG"] = str(Path(folder) / "config.toml")
+        (Path(folder) / "config.toml").write_text(f'[providers.cluster]\nbase_url = "{endpoint.url}"\n')
+        bridge = world.bridge()
+        session = bridge_session(bridge, world.work)
+        for number in range(pairs):
+            turn = bridge.prompt(session, f"hi {number}")
+            to.append(times[-1] - turn.started)
+            back.append(turn.started + turn.first_text_s - times[-1])
+        bridge.close()
+    medians, least = statistics.median(map(sum, zip(to, back, strict=True))), min(map(sum, zip(to, back, strict=True)))
+    what = f"what the bridge adds to the first token: an endpoint that answers at once ({pairs} turns)"
+    return Line(what, f"median {medians * 1000:.1f} ms, least {least * 1000:.1f} ms")
+
+
+def bridge_session(bridge: Bridge, work: Path) -> str:
+    """A conversation on the cluster's model, without tools."""
+    bridge.initialize()
+    session = str(bridge.new_session(work)["sessionId"])
+    bridge.choose(session, "model", MODEL)
+    bridge.prompt(session, "/tools off")
+    return session
+
+
 def main() -> int:
     """1 where something is not so."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--python", type=Path, required=True, help="of the environment that has vLLM")
-    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--python", type=Path, help="of the environment that has vLLM; without it no replica runs")
+    parser.add_argument("--model", type=Path)
     parser.add_argument("--turns", type=int, default=200, help="0 measures the first token alone")
     parser.add_argument("--ports", type=int, nargs="*", default=[], help="of replicas that run already")
     parser.add_argument("--pairs", type=int, default=30)
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "soak" / "cluster.md")
     options = parser.parse_args()
     began = time.monotonic()
+    if options.python is None and not options.ports:
+        return written(options.out, [added(options.pairs)], began, whole=False)
     with tempfile.TemporaryDirectory(prefix="md-") as folder:
         world = World(Path(folder))
         logs = [Path(folder) / f"replica{number}.log" for number in range(0 if options.ports else 2)]
@@ -259,10 +297,16 @@ def main() -> int:
                 bridge.close()
             for replica in replicas:
                 replica.kill()
-    rows = [*kept(options.out, lines), *lines] if options.ports or not options.turns else lines
+    lines.append(added(options.pairs))
+    return written(options.out, lines, began, whole=bool(options.turns))
+
+
+def written(out: Path, lines: list[Line], began: float, *, whole: bool) -> int:
+    """Write the page, beside what an earlier run found where this one is of some parts only. 1 where one failed."""
+    rows = lines if whole else [*kept(out, lines), *lines]
     told = page(rows, time.monotonic() - began, "vLLM behind the bridge", "cluster.py", "cluster")
-    options.out.write_text(told, encoding="utf-8")
-    print(options.out.read_text())
+    out.write_text(told, encoding="utf-8")
+    print(told)
     return 1 if any(line.result.startswith("FAILED") for line in lines) else 0
 
 
@@ -313,6 +357,11 @@ def measured(
         Line(
             "engine",
             f"vLLM, CPU, 2 replicas of SmolLM2-135M in one machine ({platform.machine()}), up in {started:.0f} s",
+        ),
+        Line(
+            "disturbed by",
+            f"a replica killed (turn {calm + turns // 10}), the router restarted ({calm + turns * 3 // 10}), "
+            f"answers 2 s late ({calm + turns * 4 // 10} to {calm + turns // 2})",
         ),
         Line("turns", f"{sum(ends.values())} of {len(conversations)} conversations from {BRIDGES} bridges"),
         Line("ends", ", ".join(f"{how} {count}" for how, count in sorted(ends.items()))),
