@@ -200,8 +200,3 @@ def nearest(name: str, candidates: Iterable[str], most: int = 5) -> list[str]:
         if score >= LIKENESS:
             scored.append((-score, candidate))
     return [candidate for _, candidate in sorted(scored)[:most]]
-
-
-def is_address(source: str) -> bool:
-    """Whether the source of a pull is fetched by HTTP from where it says."""
-    return source.lower().startswith(("http://", "https://"))
