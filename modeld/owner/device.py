@@ -59,6 +59,7 @@ class DeviceLease:
         self._contender = Contender(files.LeaseFolder(self._place, instance), self._me, self._clock, ttl)
         self._keeper: Keeper | None = None
         self._left: Worker | None = None
+        self._left_at = 0.0
 
     @property
     def taken(self) -> bool:
@@ -76,7 +77,7 @@ class DeviceLease:
             self.release("lost")
         keeper = self._keeper if self._keeper is not None else self._begin()
         if self._left is not None:
-            previous_worker.clear(self._left, self._me, policy.validity(self._ttl))
+            previous_worker.clear(self._left, self._me, policy.validity(self._ttl), self._left_at)
             self._left = None
         try:
             keeper.name_worker(worker)
@@ -91,6 +92,7 @@ class DeviceLease:
             disk.explain(error, self._place.path)
         keeper = self._keeper = Keeper(self._contender.folder, taken, self._clock, self._heard)
         self._left = taken.record.worker
+        self._left_at = taken.before.renewed if taken.before is not None else 0.0
         keeper.start()
         return keeper
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent import futures
+from functools import partial
 from typing import Literal, TypeVar
 
 import anyio
@@ -323,8 +324,9 @@ class Ownership:
         number = keeper.record.epoch
         await in_thread(self._open_store, number, abandon_on_cancel=True)
         if self._left is not None:
-            watchdog = policy.validity(self._ttl)
-            await in_thread(previous_worker.clear, self._left, self._me, watchdog, abandon_on_cancel=True)
+            seen = self._before.renewed if self._before is not None else 0.0
+            clear = partial(previous_worker.clear, self._left, self._me, policy.validity(self._ttl), seen)
+            await in_thread(clear, abandon_on_cancel=True)
             await self._in_thread(lambda: keeper.name_worker(None))
             self._left = None
         if keeper.state == "lost":

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from shared.errors import DeviceBusy
 from shared.lease import policy
-from shared.lease.process.identity import liveness
+from shared.lease.process.identity import booted, liveness
 from shared.lease.record import Identity, Worker
 
 #: A killed process is gone at once, unless a driver call holds it. Seconds.
@@ -18,12 +18,13 @@ KILL_WAIT = 5.0
 _POLL = 0.01
 
 
-def clear(worker: Worker, me: Identity, watchdog: float) -> None:
+def clear(worker: Worker, me: Identity, watchdog: float, seen: float = 0.0) -> None:
     """End `worker` and see it gone, or wait out its watchdog where this process cannot see it.
 
-    `watchdog` in seconds. Raises DeviceBusy when a killed worker does not go.
+    `watchdog` in seconds; `seen`: wall second at which its owner wrote last. Raises DeviceBusy when a killed worker
+    does not go.
     """
-    if policy.death_proven(worker, me, _seen(worker, me)):
+    if policy.death_proven(worker, me, _seen(worker, me), seen=seen, booted=booted()):
         return
     if not policy.can_prove(worker, me) or worker.pid == 0:
         time.sleep(watchdog)

@@ -12,7 +12,7 @@ from shared.lease.crashpoint import crash_point
 from shared.lease.files import LeaseFolder
 from shared.lease.place import PlaceLost
 from shared.lease.policy import Sighting, Standing, Watched
-from shared.lease.process.identity import liveness
+from shared.lease.process.identity import booted, liveness
 from shared.lease.record import USUAL_TTL, Identity, LeaseRecord, Released, Worker
 
 #: A step between two looks counts for this part of the ttl at most (see policy.observe).
@@ -101,7 +101,7 @@ class Contender:
             if record is not None and record.released is None and policy.can_prove(record.identity, self.me)
             else "unknown"
         )
-        standing = policy.judge(sighting, seen.unmoved, self.me, alive, self._usual_ttl)
+        standing = policy.judge(sighting, seen.unmoved, self.me, alive, self._usual_ttl, booted())
         return Look(standing=standing, sighting=sighting, unmoved=seen.unmoved)
 
     def take(self, look: Look, instance: str, *, ttl: float, meta: dict[str, Any], floor: int = 0) -> Taken | None:

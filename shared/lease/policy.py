@@ -143,21 +143,33 @@ def can_prove(other: Identity, me: Identity) -> bool:
     )
 
 
-def death_proven(other: Identity, me: Identity, liveness: Liveness) -> bool:
-    """`liveness` is what this machine says about the pid and start token.
+def death_proven(
+    other: Identity, me: Identity, liveness: Liveness, *, seen: float = 0.0, booted: float | None = None
+) -> bool:
+    """`liveness` is what this machine says about the pid and start token; `seen` the wall second at which the other
+    surely lived last, `booted` that of this kernel's start, None where nobody can say.
 
-    Another host name (a container, a VM on the same folder) proves nothing, neither does another
-    pid namespace of the same boot. The same host under another boot id has restarted.
+    Another host name (a container, a VM on the same folder) proves nothing, neither does another pid namespace of the
+    same boot. The same host under another boot id has restarted if the other was seen before that alone: containers
+    may have boot ids of their own and the host's name.
     """
     if not me.host or other.host != me.host:
         return False
     if me.boot_id and other.boot_id and other.boot_id != me.boot_id:
-        return True
+        return booted is None or 0 < seen < booted
     return can_prove(other, me) and liveness == "gone"
 
 
-def judge(sighting: Sighting | None, unmoved: float, me: Identity, liveness: Liveness, usual_ttl: float) -> Standing:
-    """What the highest lease file means for a contender. `usual_ttl` serves where no record says it.
+def judge(
+    sighting: Sighting | None,
+    unmoved: float,
+    me: Identity,
+    liveness: Liveness,
+    usual_ttl: float,
+    booted: float | None = None,
+) -> Standing:
+    """What the highest lease file means for a contender. `usual_ttl` serves where no record says it; `booted` as in
+    `death_proven`.
 
     A claim that was never confirmed gives no short cut, whether its author died or withdrew: below it
     the owner before it may still be valid, until it next lists.
@@ -168,7 +180,7 @@ def judge(sighting: Sighting | None, unmoved: float, me: Identity, liveness: Liv
     if record is not None and record.sequence > CLAIMED:
         if record.released is not None:
             return "released"
-        if death_proven(record.identity, me, liveness):
+        if death_proven(record.identity, me, liveness, seen=record.renewed, booted=booted):
             return "dead"
     ttl = sighting.ttl if sighting.ttl is not None else usual_ttl
     return "expired" if unmoved >= patience(ttl) else "held"

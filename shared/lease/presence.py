@@ -14,7 +14,7 @@ import msgspec
 from shared.lease import disk, policy
 from shared.lease.files import boot_id
 from shared.lease.place import name_of
-from shared.lease.process.identity import liveness
+from shared.lease.process.identity import booted, liveness
 from shared.lease.record import (
     Ended,
     Identity,
@@ -151,7 +151,7 @@ def is_dead(record: PresenceRecord, me: Identity) -> bool:
     if record.ended is not None:
         return True
     alive = liveness(record.pid, record.start_token) if policy.can_prove(record.identity, me) else "unknown"
-    return policy.death_proven(record.identity, me, alive)
+    return policy.death_proven(record.identity, me, alive, seen=record.started, booted=booted())
 
 
 def rank_of(instance: str, root: DataRoot, me: Identity, *, without: str = "") -> int | None:

@@ -203,7 +203,7 @@ def _presence_view(record: PresenceRecord, me: Identity, wall: float) -> Presenc
 
 def _dead(record: LeaseRecord, me: Identity) -> bool:
     alive = identity.liveness(record.pid, record.start_token) if policy.can_prove(record.identity, me) else "unknown"
-    return policy.death_proven(record.identity, me, alive)
+    return policy.death_proven(record.identity, me, alive, seen=record.renewed, booted=identity.booted())
 
 
 def _same_boot(record: LeaseRecord | PresenceRecord, me: Identity) -> bool:

@@ -38,15 +38,38 @@ async def stop(context: Context, drain: float | None) -> int:
         return codes.OK
     limit = (context.settings.shutdown_drain if drain is None else drain) + ENDING_SECONDS
     failed = 0
+    elsewhere = {view.instance for view in found.living if not view.provable}
     for target in living:
         asked = await _ask(context, target, drain)
-        if await gone(context, target, limit if asked else 1.0) or await _force(context, target):
+        if target.instance in elsewhere:
+            failed += not await _left(context, target, limit if asked else 1.0)
+        elif await gone(context, target, limit if asked else 1.0) or await _force(context, target):
             again = "; another command has started it again" if _same(target) else ""
             print(f"modeld stopped (pid {target.pid}){again}")
         else:
             print(f"modeld: pid {target.pid} does not end; see `modeld logs`", file=sys.stderr)
             failed += 1
     return codes.FAILED if failed else codes.OK
+
+
+async def _left(context: Context, target: Target, limit: float) -> bool:
+    """As `gone`, of a process that cannot be seen from here: its own record says that it has ended, nothing else does.
+
+    Says what came of it. Its pid is another process's here, so it is neither looked for nor ended by force.
+    """
+    with anyio.move_on_after(limit):
+        while True:
+            if not await anyio.to_thread.run_sync(_lives, context, target, abandon_on_cancel=True):
+                print(f"modeld stopped (pid {target.pid} of another container or machine)")
+                return True
+            await anyio.sleep(_POLL)
+    where = "it runs in another container or on another machine and cannot be ended by force from here"
+    print(f"modeld: pid {target.pid} does not end: {where}; run `modeld stop` there", file=sys.stderr)
+    return False
+
+
+def _lives(context: Context, target: Target) -> bool:
+    return any(view.instance == target.instance for view in survey(context.root).living)
 
 
 async def _ask(context: Context, target: Target, drain: float | None) -> bool:

@@ -13,11 +13,11 @@ from shared.lease.policy import Liveness
 from shared.lease.record import Identity
 
 if sys.platform == "win32":
-    from shared.lease.process.identity_windows import boot_id, host_name, pid_namespace, probe
+    from shared.lease.process.identity_windows import boot_id, boot_time, host_name, pid_namespace, probe
 elif sys.platform == "darwin":
-    from shared.lease.process.identity_mac import boot_id, host_name, pid_namespace, probe
+    from shared.lease.process.identity_mac import boot_id, boot_time, host_name, pid_namespace, probe
 else:
-    from shared.lease.process.identity_linux import boot_id, host_name, pid_namespace, probe
+    from shared.lease.process.identity_linux import boot_id, boot_time, host_name, pid_namespace, probe
 
 
 def current() -> Identity:
@@ -30,6 +30,11 @@ def current() -> Identity:
         pid_namespace=pid_namespace(),
         host=host_name(),
     )
+
+
+def booted() -> float | None:
+    """The wall second at which this kernel started; None where a boot id says enough. See policy.death_proven."""
+    return boot_time()
 
 
 def start_token(pid: int) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 from shared.lease.policy import Liveness
 
@@ -47,6 +48,12 @@ def boot_id() -> str:
             return file.read().strip()
     except OSError:
         return ""
+
+
+def boot_time() -> float | None:
+    """The wall second at which the kernel started, by a clock that containers share with it."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.time() - time.clock_gettime(clock) if clock is not None else None
 
 
 def pid_namespace() -> str:

@@ -61,6 +61,20 @@ def test_death_is_proven_only_where_this_machine_can_know(who: Identity, livenes
     assert policy.death_proven(who, ME, liveness) is proven
 
 
+@pytest.mark.parametrize(
+    ("seen", "booted", "proven"),
+    [
+        (99.0, 100.0, True),  # it wrote last before this kernel started
+        (101.0, 100.0, False),  # a container with a boot id of its own and the host's name: it may well live
+        (0.0, 100.0, False),  # nobody knows when it wrote
+        (101.0, None, True),  # a platform without such containers
+    ],
+)
+def test_another_boot_proves_death_by_its_time_alone(seen: float, booted: float | None, proven: bool) -> None:
+    another = other(boot_id="other")
+    assert policy.death_proven(another, ME, "unknown", seen=seen, booted=booted) is proven
+
+
 def test_nothing_is_proven_by_one_who_does_not_know_himself() -> None:
     blind = Identity(pid=1)
     assert not policy.death_proven(Identity(pid=2), blind, "gone")
