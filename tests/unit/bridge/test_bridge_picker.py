@@ -246,6 +246,19 @@ def test_a_wrong_pick_names_what_is_near() -> None:
     assert checked_pick("gemma", ["smollm2", "gemma"]) == "gemma"
 
 
+def test_a_remote_model_that_is_not_offered_is_refused_with_the_reason() -> None:
+    with pytest.raises(ModelNotFound) as gone:
+        checked_pick("vllm/gone", ["smollm2"], missing=lambda name: f"{name} is not at its provider")
+    assert (gone.value.requested, gone.value.near) == ("vllm/gone", [])
+    assert gone.value.message == "no model named vllm/gone: vllm/gone is not at its provider"
+    with pytest.raises(ModelNotFound) as near:
+        checked_pick("vllm/bog", ["vllm/big"])
+    assert near.value.near == ["vllm/big"]
+    with pytest.raises(ModelNotFound) as local:
+        checked_pick("zzz", ["smollm2"])
+    assert "no provider" not in local.value.message
+
+
 @pytest.mark.anyio
 async def test_a_miss_heals_once() -> None:
     rows: list[LibraryRow] = []
