@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import anyio
 
+from modeld.host.processor_time import processor_seconds
 from modeld.memory import policy
 from modeld.pipe.messages import SPARE, Done, Job, TrimParked
 from modeld.slot.core import events as ev
@@ -35,6 +36,8 @@ OnWorker = Callable[[Callable[[int], Job]], Awaitable[Done]]
 STOPPED_LOOKS = 3
 #: A stop waits for so many of the longest steps of a prefill, and never longer than so many of its usual limit.
 STEPS_TO_STOP, MOST_STOPS = 3, 10
+#: A worker computes when it had this part of one processor: beside two dozen others on two it has more.
+COMPUTES = 0.05
 
 
 class Usage(Protocol):
@@ -81,6 +84,7 @@ class Operation:
         #: When the worker was last heard of, and the longest that a step of its prefill took, in seconds.
         self._stepped = 0.0
         self._longest_step = 0.0
+        self._prefilling = False
 
     async def run(self, make: Callable[[int], Job]) -> Done:
         """Take the slot, let the worker do it, give the slot back on every path. Raises as `hold`."""
@@ -174,6 +178,7 @@ class Operation:
         number = host.next_turn()
         lease.pin(number, parts.loop.now())
         self._stepped = parts.loop.now()
+        self._prefilling = True
         job = make(number)
         self._had_images = self._had_images or holds_images(getattr(job, "messages", ()))
 
@@ -183,6 +188,7 @@ class Operation:
             if any(isinstance(event, api.Prefill) for event in events):
                 self._longest_step = max(self._longest_step, now - self._stepped)
             self._stepped = now
+            self._prefilling = all(isinstance(event, api.Prefix | api.Prefill) for event in events)
             for event in events:
                 lease.observe(event, now)
                 request.emit(event)
@@ -194,7 +200,7 @@ class Operation:
 
             def stop() -> None:
                 host.cancel(number)
-                tasks.start_soon(self._kill_if_stuck, lease)
+                tasks.start_soon(self._kill_if_stuck, lease, host)
 
             request.stage = "running"
             request.on_stop = stop
@@ -217,11 +223,23 @@ class Operation:
         self.killed = error
         self.on_killed()
 
-    async def _kill_if_stuck(self, lease: TurnLease) -> None:
-        """A stop has a hard limit; then the worker dies, and the slot with it, never the daemon."""
-        limit = stop_limit(self._parts.settings.cancel_limit, self._longest_step)
-        await anyio.sleep(limit)
-        self._parts.loop.log(f"{self._kind} did not stop within {limit:.1f} s: worker killed")
+    async def _kill_if_stuck(self, lease: TurnLease, host: WorkerHost) -> None:
+        """A stop has a hard limit; then the worker dies, and the slot with it, never the daemon.
+
+        A step of a prefill that has begun is evaluated to its end: while the worker computes it, that is progress.
+        """
+        usual, waited = self._parts.settings.cancel_limit, 0.0
+        step = stop_limit(usual, self._longest_step)
+        computed = processor_seconds(host.pid)
+        while True:
+            await anyio.sleep(step)
+            waited += step
+            before, computed = computed, processor_seconds(host.pid)
+            computes = computed - before >= COMPUTES * step
+            if not (self._prefilling and computes) or waited >= MOST_STOPS * usual:
+                break
+            step = usual
+        self._parts.loop.log(f"{self._kind} did not stop within {waited:.1f} s: worker killed")
         self._parts.loop.feed(ev.OperationStuck(lease=lease.number, reason="it did not stop in time"))
 
     async def _watch(self, lease: TurnLease, host: WorkerHost) -> None:

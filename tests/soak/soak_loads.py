@@ -48,11 +48,12 @@ async def soak(engine: str, source: Path, loads: int) -> Row:
     row = Row(engine, loads, [], [])
     with tempfile.TemporaryDirectory(prefix="md-") as name:
         root = DataRoot(Path(name) / "data")
-        root.models.mkdir(parents=True)
+        root.path.mkdir(mode=0o700)
+        root.models.mkdir()
         shutil.copy(source, root.models / "smol.gguf")
         if engine == "openvino":
             share(converted(source), root.path)
-        async with Modeld(root, engine) as modeld, modeld.client() as client:
+        async with Modeld(root, engine, MODELD_DATA_ROOT=str(root.path)) as modeld, modeld.client() as client:
             for _ in range(loads):
                 began = time.monotonic()
                 try:

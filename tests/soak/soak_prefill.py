@@ -36,8 +36,9 @@ async def soak(cancels: int) -> list[Line]:
     chance = random.Random(1)
     with tempfile.TemporaryDirectory(prefix="md-") as name:
         root = DataRoot(Path(name) / "data")
+        root.path.mkdir(mode=0o700)
         write_large_gguf(root.models / "large.gguf")
-        async with Modeld(root, "openvino") as modeld, modeld.client() as client:
+        async with Modeld(root, "openvino", MODELD_DATA_ROOT=str(root.path)) as modeld, modeld.client() as client:
             params = api.LoadParams(model="large", config=api.LoadConfig(num_ctx=4096))
             loaded = await client.call("model/load", params, api.LoadResult, SECONDS)
             (worker,) = modeld.workers()
