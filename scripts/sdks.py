@@ -38,16 +38,16 @@ JAVASCRIPT = {"javascript-newest": "openai@latest", "javascript-before": "openai
 KEY = "sk-the-key-of-this-run"
 #: Where the servers differ, who is right, by check. What is not here and differs makes the run fail.
 JUDGED = {
-    "models": "ours: a model is found by its own name alone; llama.cpp's has no page for one model",
+    "models": "ours: a name that can be typed, and no path of this machine is told",
     "unknown_model": "ours: another model must not answer; llama.cpp's server answers with the one that it has",
     "unknown_parameter": "ours: a parameter that is dropped is a wish that nobody fulfilled",
     "unseen_image": "ours: 400 says that the request cannot be served; a 500 makes SDKs repeat it",
     "wrong_value": "ours: roles and values that mean nothing are the caller's mistake, and 400 says so",
     "too_long": "ours: the protocol's code is context_length_exceeded; programs look for it",
-    "suffix": "ours: a model without the tokens for it cannot fill in; the suffix is not dropped",
+    "suffix": "ours: a model without the tokens for it cannot fill in, and a suffix is not dropped",
     "embeddings": "both: the vectors of a chat model are of little use; llama.cpp's server wants an option for them",
-    "tool_choice": "ours: `parallel_tool_calls: false` and a named tool bind the answer",
-    "tools_in_pieces": "ours: a call comes as the model writes it",
+    "tool_choice": "ours: a call that has to be is held to the tool's schema from its first token, and ends",
+    "tools_in_pieces": "ours: a call that was asked for comes, in pieces as the model writes it",
     "tool_result": "ours: the model's own call comes back as it was given",
     "cached_tokens": "ours: what was warm is told in the protocol's own field",
     "unmet_parameter": "ours: what cannot be done is refused",
@@ -94,7 +94,7 @@ def page(ours: dict[str, Any], theirs: dict[str, Any], day: str) -> str:
         "| --- | --- | --- | --- | --- |",
     ]
     for sdk, outcome in ours.items():
-        failed = [str(sum(map(bool, each["checks"].values()))) for each in (outcome, theirs[sdk])]
+        failed = [_failed(outcome), _failed(theirs.get(sdk))]
         lines.append(
             f"| {sdk.replace('-', ', ')} | {outcome['sdk']} | {len(outcome['checks'])} | {' | '.join(failed)} |"
         )
@@ -105,12 +105,20 @@ def page(ours: dict[str, Any], theirs: dict[str, Any], day: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _failed(outcome: dict[str, Any] | None) -> str:
+    """How many of how many; nothing for what was not run."""
+    if outcome is None:
+        return "not run"
+    return f"{sum(map(bool, outcome['checks'].values()))} of {len(outcome['checks'])}"
+
+
 def _differing(ours: dict[str, Any], theirs: dict[str, Any]) -> set[str]:
+    """The checks that one of them passes and the other does not, by any SDK that ran them at both."""
     return {
         check
         for sdk, outcome in ours.items()
         for check, wrong in outcome["checks"].items()
-        if bool(wrong) != bool(theirs[sdk]["checks"].get(check))
+        if check in theirs.get(sdk, {}).get("checks", {}) and bool(wrong) != bool(theirs[sdk]["checks"][check])
     }
 
 
