@@ -12,10 +12,11 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from shared.client.errors import misunderstood
+from shared.client.errors import misunderstood, silent
 from shared.client.link import Link, dial, read_token
 from shared.client.locate import Target, detect, targets
 from shared.errors import ConnectionRefused, DaemonError, DaemonNotRunning, DaemonUnreachable
+from shared.lease.process import identity
 from shared.lease.reader import Survey, survey
 from shared.protocol import api
 from shared.protocol.faults import BadAnswer, PeerGone, error_from_wire
@@ -53,6 +54,8 @@ class Connection:
     @classmethod
     async def open(cls, target: Target, settings: Settings) -> Connection:
         """Dial and greet. Raises DaemonUnreachable, DaemonRestarting, Unauthenticated, ProtocolUnsupported."""
+        if identity.is_stopped(target.pid):
+            raise silent(target.pid, stopped=True)  # a greeting would only wait
         token = await anyio.to_thread.run_sync(read_token, target)
         stream = await dial(target, settings.dial_timeout)
         statuses: asyncio.Queue[api.Status | None] = asyncio.Queue()

@@ -8,6 +8,14 @@ from shared.errors import DaemonError, DaemonRestarting, DaemonUnreachable
 SILENT_TEXT = "it accepts connections but does not answer"
 
 
+def silent(pid: int, *, stopped: bool) -> DaemonUnreachable:
+    """Why the process that holds the connection does not answer, with the one way out. `stopped`: by a signal."""
+    if stopped:
+        hint = f"a signal stopped it, so it does not answer; `kill -CONT {pid}` lets it go on, `modeld stop` ends it"
+        return DaemonUnreachable(hint=hint, retryable=True)
+    return DaemonUnreachable(hint=f"{SILENT_TEXT}; `modeld stop` ends it, then `modeld start`", retryable=True)
+
+
 def unreached(error: EndpointError) -> DaemonError:
     """DaemonRestarting where it is proven that nobody listens, else DaemonUnreachable with the reason."""
     if isinstance(error, NobodyListens):

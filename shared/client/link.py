@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 import msgspec
 
-from shared.client.errors import SILENT_TEXT, token_lost, unreached
+from shared.client.errors import silent, token_lost, unreached
 from shared.client.locate import Target
 from shared.endpoint.endpoint import connect
 from shared.endpoint.faults import EndpointError
 from shared.errors import DaemonRestarting, DaemonUnreachable, ProtocolUnsupported
 from shared.lease import presence
+from shared.lease.process import identity
 from shared.protocol import api
 from shared.protocol.faults import BadAnswer, MethodNotFound, PeerGone
 from shared.protocol.framing import LineFramer
@@ -97,7 +98,7 @@ class Link:
             with anyio.fail_after(self._settings.dial_timeout if limit is None else limit):
                 hello: api.HelloResult = await self._ask(self.peer, "hello", params, api.HelloResult, None)
         except TimeoutError as error:
-            raise DaemonUnreachable(hint=SILENT_TEXT, retryable=True) from error
+            raise silent(self.target.pid, stopped=identity.is_stopped(self.target.pid)) from error
         except (PeerGone, BadAnswer) as error:
             raise DaemonUnreachable(hint=str(error), retryable=True) from error
         self.hello = hello

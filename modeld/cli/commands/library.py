@@ -13,7 +13,7 @@ from modeld.cli.context import Context, lined, print_json
 from modeld.client import reach
 from shared import codes
 from shared.diagnosis.remedy import called, install_command
-from shared.errors import ModeldError
+from shared.errors import DaemonUnreachable, ModeldError
 from shared.protocol import api
 from shared.text.shown import one_line
 from shared.text.words import counted, few, size_text
@@ -63,6 +63,8 @@ async def _asked(context: Context, refresh: bool) -> api.LibraryResult | None:
                     await anyio.sleep(0.1)
                     result = await connection.call("library/list", api.LibraryParams(), api.LibraryResult)
             return result
+    except DaemonUnreachable:
+        raise  # it is there: what it holds is not known, and it is not to be started
     except ModeldError:
         return None
 

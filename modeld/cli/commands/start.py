@@ -153,7 +153,7 @@ def _report(connection: Connection, what: str, backend: str | None) -> int:
         )
     if hello.backend == "none" and backend != "none" and not missing:
         print(_engine_advice())
-    return codes.OK
+    return codes.OK if backend in (None, "auto", hello.backend) else codes.FAILED
 
 
 def _missing(backend: str | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,7 +29,9 @@ class Command:
         self.root = root
         self.environ = {**os.environ, **environ}
 
-    def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    def __call__(
+        self, *arguments: str, code: int = 0, told_on_stdout: bool = False
+    ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [sys.executable, "-m", "modeld", *arguments],
             env=self.environ,
@@ -40,7 +43,7 @@ class Command:
         )
         assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr
-        if code not in (0, 2):
+        if code not in (0, 2) and not told_on_stdout:
             assert done.stderr.startswith("modeld: "), done.stderr
         return done
 
@@ -239,6 +242,22 @@ def test_settings_of_a_model_are_shown_set_and_given_back(modeld: Command) -> No
     assert "--reset" in modeld("configure", "a", "--reset", "nonsense", code=codes.USAGE).stderr
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="whether a signal stopped it is known on Linux")
+def test_a_modeld_that_a_signal_stopped_is_called_that(modeld: Command) -> None:
+    modeld("start", "--backend", "scripted")
+    pid = modeld.json("status")["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        for words in (["status"], ["list"], ["library"], ["load", "a"]):
+            told = modeld(*words, code=codes.NOT_RUNNING).stderr
+            assert f"a signal stopped it, so it does not answer; `kill -CONT {pid}`" in told, words
+            assert "`modeld stop` ends it" in told
+            assert "modeld start" not in told
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert modeld.json("status")["pid"] == pid
+
+
 def test_a_relative_root_means_the_folder_of_its_caller(modeld: Command) -> None:
     given = modeld.environ["MODELD_DATA_ROOT"]
     modeld.environ["MODELD_DATA_ROOT"] = os.path.relpath(given)
@@ -286,7 +305,7 @@ def test_without_an_engine_every_command_says_so_and_how_to_get_one(modeld: Comm
     assert "to use these models" not in stopped, "a start would not"
     modeld("start")
     assert "modeld[openvino]" in modeld("list").stdout
-    again = modeld("start", "--backend", "llama").stdout
+    again = modeld("start", "--backend", "llama", code=codes.FAILED, told_on_stdout=True).stdout
     assert "It serves none, not llama: the llama engine is not available" in again
     assert "modeld[llama]" in again
     before = modeld.json("status")["pid"]
