@@ -133,7 +133,7 @@ class ProviderClient:
         if not total:
             return calibration.count(messages, tools), False
         calibration.learn(messages, tools, total)
-        return apportioned(messages, tools, total), self._tokenizer != "text"
+        return apportioned(messages, tools, total), self._tokenizer in tokenizers.EXACT
 
     async def _counted(self, served: str, messages: Messages, tools: Messages) -> int:
         """By the server's own tokenizer; 0 where it has none, or cannot be asked now."""
@@ -152,7 +152,9 @@ class ProviderClient:
         return 0
 
     def _by(self, kind: tokenizers.Kind) -> Callable[[str, Messages, Messages], Awaitable[int]]:
-        return {"messages": self._messages, "template": self._template, "text": self._text}[kind]
+        return {
+            "messages": self._messages, "template": self._template, "prompt": self._prompt, "text": self._text,
+        }[kind]  # fmt: skip
 
     async def _messages(self, served: str, messages: Messages, tools: Messages) -> int:
         body = tokenizers.messages_body(served, messages, tools)
@@ -165,6 +167,12 @@ class ProviderClient:
         body = tokenizers.content_body(prompt)
         return tokenizers.counted(await ask("POST", f"{self._root}/tokenize", body)) if prompt else 0
 
+    async def _prompt(self, served: str, messages: Messages, tools: Messages) -> int:
+        body = tokenizers.text_body("prompt", served, messages, tools)
+        answer = await self.endpoint.ask("POST", f"{self._root}/tokenize", body)
+        return tokenizers.with_marks(tokenizers.counted(answer), messages)
+
     async def _text(self, served: str, messages: Messages, tools: Messages) -> int:
-        body = tokenizers.text_body(served, messages, tools)
-        return tokenizers.counted(await self.endpoint.ask("POST", f"{self._root}/extras/tokenize/count", body))
+        body = tokenizers.text_body("input", served, messages, tools)
+        answer = await self.endpoint.ask("POST", f"{self._root}/extras/tokenize/count", body)
+        return tokenizers.with_marks(tokenizers.counted(answer), messages)

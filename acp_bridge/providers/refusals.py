@@ -56,7 +56,7 @@ _PROMPTS = tuple(
     for pattern in (
         r"\(?(\d[\d,_]*) (?:tokens )?(?:in|from) the (?:input )?(?:messages|prompt)",
         r"resulted in (\d[\d,_]*) tokens",
-        r"\b(?:passed|has|contains)(?: at least)? (\d[\d,_]*) (?:input )?tokens",
+        r"\b(?:passed|has|contains) (\d[\d,_]*) (?:input )?tokens",
         r"\b(?:request|prompt|input|inputs|tokens)\b \((?:length )?(\d[\d,_]*)",
         r"too long: (\d[\d,_]*)",
         r"token count (?:of |\()(\d[\d,_]*)",

@@ -10,13 +10,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from acp_bridge.providers.counting import plain_text
+from acp_bridge.providers.counting import MESSAGE, plain_text
 
 Messages = Sequence[dict[str, Any]]
-Kind = Literal["messages", "template", "text"]
-#: `messages`: counts a conversation under the model's own template (vLLM, Ray Serve, SGLang). `template`: writes the
-#: conversation out first, then counts the text (llama-server). `text`: counts a text (llama-cpp-python's server).
-KINDS: tuple[Kind, ...] = ("messages", "template", "text")
+Kind = Literal["messages", "template", "prompt", "text"]
+#: `messages`: counts a conversation under the model's own template (vLLM, SGLang). `template`: writes the
+#: conversation out first, then counts the text (llama-server). `prompt`, `text`: count a text (Ray Serve's ingress;
+#: llama-cpp-python's server).
+KINDS: tuple[Kind, ...] = ("messages", "template", "prompt", "text")
+#: Those that see the template too.
+EXACT: frozenset[Kind] = frozenset({"messages", "template"})
 
 
 def root_of(base_url: str) -> str:
@@ -41,10 +44,15 @@ def content_body(prompt: str) -> dict[str, Any]:
     return {"content": prompt, "add_special": True, "parse_special": True}
 
 
-def text_body(model: str, messages: Messages, tools: Messages) -> dict[str, Any]:
-    """For `POST /extras/tokenize/count` of llama-cpp-python's server."""
+def text_body(field: str, model: str, messages: Messages, tools: Messages) -> dict[str, Any]:
+    """For `POST /tokenize` of Ray Serve (`prompt`), and `/extras/tokenize/count` of llama-cpp-python's (`input`)."""
     written = msgspec.json.encode(tools).decode() if tools else ""
-    return {"model": model, "input": plain_text(messages) + written}
+    return {"model": model, field: plain_text(messages) + written}
+
+
+def with_marks(count: int, messages: Messages) -> int:
+    """A count of a text, and about what the template puts around its messages; 0 stays 0."""
+    return count + int(MESSAGE * len(messages)) if count else 0
 
 
 def counted(answer: Any) -> int:

@@ -299,6 +299,18 @@ async def test_llama_servers_tokenizer_counts(endpoint: Endpoint) -> None:
     assert len(endpoint.asked) == 5, "what answered once is asked from then on"
 
 
+async def test_a_tokenizer_of_texts_alone_counts_about(endpoint: Endpoint) -> None:
+    def ray(asked: Asked) -> Reply:
+        if "prompt" not in asked.body:
+            return refused(400, "Field required at ('body', 'prompt')")
+        return Reply(body={"count": len(asked.body["prompt"].split())})
+
+    endpoint.routes["POST /tokenize"] = ray
+    async with client_of(endpoint) as client:
+        counted, exact = await client.count("lab/big", WORDS, [])
+    assert (100 <= counted.total <= 110, exact) == (True, False)
+
+
 async def test_a_server_without_a_tokenizer_is_calibrated_by_what_it_counted(endpoint: Endpoint) -> None:
     endpoint.routes[CHAT] = said(prompt_tokens=300, completion_tokens=1)
     async with client_of(endpoint) as client:
