@@ -1,4 +1,4 @@
-"""Writes a GGUF file anew with the tensor types that OpenVINO's reader loses replaced by ones that it reads exactly.
+"""Copies a GGUF file with the tensor types that OpenVINO loses replaced by ones it reads exactly.
 
 Streamed by rows: a few megabytes are in memory at a time, whatever the size of the model. The header stays as it is
 byte for byte but for the type and the place of each tensor, so that nothing else of the model can change.
