@@ -63,7 +63,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     params: api.Sampling = msgspec.field(default_factory=api.Sampling)
     conversation: str | None = None
     prompt: str | None = None
-    hold_s: float = NEXT_TURN_S
+    hold_s: float = msgspec.field(default_factory=lambda: NEXT_TURN_S)
     exact: bool = False
     allow_load: bool = True
     allow_switch: bool = True
