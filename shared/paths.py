@@ -33,15 +33,32 @@ class DataRoot:
 def data_root(environ: Mapping[str, str] = os.environ) -> DataRoot:
     """`MODELD_DATA_ROOT`, else the platform's per-user data folder.
 
-    Raises RootUnusable where no home is known, and for a name that no record could hold.
+    Raises RootUnusable where no home is known, for a name that no record could hold, and to root for another user's.
     """
     explicit = environ.get("MODELD_DATA_ROOT")
     if explicit:
-        return DataRoot(_nameable(Path(explicit).expanduser().absolute()))
+        return DataRoot(_not_roots_guest(_nameable(Path(explicit).expanduser().absolute())))
     _need_home(environ, "MODELD_DATA_ROOT")
     import platformdirs  # 18 ms, needed only here
 
-    return DataRoot(_nameable(Path(platformdirs.user_data_dir(APP, appauthor=False))))
+    return DataRoot(_not_roots_guest(_nameable(Path(platformdirs.user_data_dir(APP, appauthor=False)))))
+
+
+def _not_roots_guest(path: Path) -> Path:
+    """Root may write anywhere, and would leave files behind that the folder's own user cannot write."""
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+        return path
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return path  # whoever uses it is told
+    if facts.st_uid == 0:
+        return path
+    from shared.errors import RootUnusable
+
+    whose = f"it belongs to uid {facts.st_uid}, who could not write what root leaves there"
+    hint = f"{whose}; run this as that user, or set MODELD_DATA_ROOT"
+    raise RootUnusable(path=str(path), uid=facts.st_uid, mode=f"{facts.st_mode & 0o7777:04o}", hint=hint)
 
 
 def _nameable(path: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,8 @@ from waiting import LONG, eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.timeout(120)]
 
+#: Of nobody.
+SOMEBODY = 54321
 UNSHARE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
 
 
@@ -72,3 +75,25 @@ def children(modeld: Modeld) -> list[int]:
     import psutil
 
     return [child.pid for child in psutil.Process(modeld.pid).children()]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may write into the folders of others")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["modeld", "start"],
+        ["modeld", "status"],
+        ["modeld", "stop"],
+        ["modeld", "library"],
+        ["modeld", "doctor"],
+        ["modeld", "pull", "starter"],
+        ["acp_bridge", "models"],
+    ],
+)
+async def test_root_leaves_nothing_in_a_users_data_root(data_root: DataRoot, words: list[str]) -> None:
+    os.chown(data_root.path, SOMEBODY, SOMEBODY)
+    line = [sys.executable, "-P", "-m", *words]
+    done = await anyio.run_process(line, stdin=subprocess.DEVNULL, check=False)
+    said = (done.stdout + done.stderr).decode()
+    assert (done.returncode != 0, f"it belongs to uid {SOMEBODY}" in " ".join(said.split())) == (True, True), said
+    assert os.listdir(data_root.path) == []
