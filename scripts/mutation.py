@@ -179,7 +179,7 @@ def _settings(group: Group) -> str:
         "source_paths": PACKAGES,
         "only_mutate": group.modules,
         "also_copy": ["scripts"],
-        "pytest_add_cli_args": ["-p", "no:cacheprovider", "--timeout=40", "-W", _UNRAISABLE, *left_out],
+        "pytest_add_cli_args": ["-p", "no:cacheprovider", "--timeout=150", "-W", _UNRAISABLE, *left_out],
         "pytest_add_cli_args_test_selection": group.tests,
         "timeout_multiplier": 5.0,  # in seconds of the processor: a change that loops for ever costs no more than this
     }

@@ -416,3 +416,8 @@ def test_a_model_whose_header_is_not_read_yet_is_no_base_model() -> None:
         for changes in ({"complete": False}, {"complete": True}, {"complete": False, "problem": "the file ends"})
     ]
     assert reported == [True, False, False]
+
+
+def test_a_row_keeps_the_names_that_its_model_had_before() -> None:
+    entry = msgspec.structs.replace(ENTRIES[0], aliases=("old-name",))
+    assert [row.aliases for row in library_rows([entry], Live(servable=PAST))] == [["old-name"]]
