@@ -36,8 +36,8 @@ OnWorker = Callable[[Callable[[int], Job]], Awaitable[Done]]
 STOPPED_LOOKS = 3
 #: A stop waits for so many of the longest steps of a prefill, and never longer than so many of its usual limit.
 STEPS_TO_STOP, MOST_STOPS = 3, 10
-#: A worker computes when it had this part of one processor: beside two dozen others on two it has more.
-COMPUTES = 0.05
+#: A worker computes when it had this part of one processor: one of low priority beside dozens has more.
+COMPUTES = 0.005
 
 
 class Usage(Protocol):

@@ -31,8 +31,8 @@ CLOSE_SECONDS = 2.0
 #: The same where it first writes warm conversations to disk.
 KEEPING_SECONDS = 10.0
 #: A load without a sign is looked at so many times within its limit. It computes when it had this part of one
-#: processor: a process beside a dozen others on two gets more. And it ends, computing or not, after so many limits.
-LOOKS, COMPUTES, MOST_STALLS = 6, 0.05, 10
+#: processor: one of low priority beside dozens gets more. And it ends, computing or not, after so many limits.
+LOOKS, COMPUTES, MOST_STALLS = 6, 0.005, 10
 
 
 class WorkerSupervisor:
