@@ -41,6 +41,7 @@ _STANDS_FOR = (
     (re.compile(r"\{name\}|EDITOR"), "zed"),
     (re.compile(r"\{verb\}|<verb>"), "start"),
     (re.compile(r"SHELL"), "bash"),
+    (re.compile(r"\{port\}"), "8000"),
     (re.compile(r"\b(?:NAME|FILE|FOLDER|SOURCE|MODEL)\b|\.\.\."), "x"),
     (re.compile(r"\[([^\]]*)\]"), r"\1"),
     (re.compile(r"\b(\w+)(?:\|\w+)+"), r"\1"),

@@ -14,7 +14,7 @@ const result: TurnResult = {
   finishReason: 'stop',
   model: 'qwen',
   usage: { reused: 100, prefilled: 10, generated: 20 },
-  timings: { queuedS: 0, loadS: 0, prefillS: 0.1, firstTokenS: 0.2, decodeS: 1, tokensPerS: 20 },
+  timings: { queuedS: 0, loadS: 0, prefillS: 0.1, firstTokenS: 0.2, decodeS: 1, tokensPerS: 20, threads: 2 },
   context: 8192,
   toolCalls: [],
   text: '',
