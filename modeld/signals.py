@@ -27,15 +27,16 @@ def watch(end: Callable[[str], None], asked: Callable[[], None]) -> None:
     if sys.platform == "win32":
         for number, reason in _REASONS.items():
             signal.signal(number, lambda *_, reason=reason: loop.call_soon_threadsafe(end, reason))
-        return
-    for ignored in _IGNORED:  # also in the workers, which take it over
-        signal.signal(ignored, signal.SIG_IGN)
-    block()
-    threading.Thread(target=_wait, args=(loop, end, asked), name="signals", daemon=True).start()
+    else:
+        for ignored in _IGNORED:  # also in the workers, which take it over
+            signal.signal(ignored, signal.SIG_IGN)
+        block()
+        threading.Thread(target=_wait, args=(loop, end, asked), name="signals", daemon=True).start()
 
 
 def _wait(loop: asyncio.AbstractEventLoop, end: Callable[[str], None], asked: Callable[[], None]) -> None:
-    assert sys.platform != "win32"
+    if sys.platform == "win32":
+        return
     while True:
         reason = _REASONS[signal.Signals(signal.sigwait(_REASONS))]
         asked()

@@ -8,8 +8,21 @@ import sys
 from shared.errors import ResourcesExhausted
 
 # Nothing is imported later: without a descriptor no module can be read.
-if sys.platform != "win32":
+if sys.platform == "win32":
+
+    def _limit(name: str) -> int | None:
+        del name
+        return None
+
+else:
     import resource
+
+    def _limit(name: str) -> int | None:
+        if not name:
+            return None
+        soft, _ = resource.getrlimit(getattr(resource, name))
+        return None if soft == resource.RLIM_INFINITY else soft
+
 
 #: What CPython says where a thread cannot be had; it has no type of its own.
 _NO_THREAD = "can't start new thread"
@@ -35,10 +48,3 @@ def exhausted(error: BaseException) -> ResourcesExhausted | None:
         return None
     names = {errno.EMFILE: "RLIMIT_NOFILE", errno.EAGAIN: "RLIMIT_NPROC"}
     return ResourcesExhausted(resource=what, limit=_limit(names.get(single.errno or 0, "")))
-
-
-def _limit(name: str) -> int | None:
-    if sys.platform == "win32" or not name:
-        return None
-    soft, _ = resource.getrlimit(getattr(resource, name))
-    return None if soft == resource.RLIM_INFINITY else soft

@@ -97,13 +97,14 @@ def _is_own(connection: Any) -> bool:
     """On a Unix socket the kernel tells whose process is at the other end; on a port it is the key that tells."""
     if sys.platform == "win32":
         return True
-    import socket
+    else:  # noqa: RET505  type checkers read the import for the other platforms alone
+        import socket
 
-    from shared.endpoint.unix import peer_identity
+        from shared.endpoint.unix import peer_identity
 
-    if connection is None or connection.family != socket.AF_UNIX:
-        return True
-    try:
-        return peer_identity(connection)[1] == os.geteuid()
-    except OSError:
-        return False
+        if connection is None or connection.family != socket.AF_UNIX:
+            return True
+        try:
+            return peer_identity(connection)[1] == os.geteuid()
+        except OSError:
+            return False

@@ -65,6 +65,8 @@ def open_socket(path: Path) -> socket.socket:
 
 
 def _remove_dead(path: Path) -> None:
+    if sys.platform == "win32":
+        return
     try:
         facts = path.lstat()
     except FileNotFoundError:

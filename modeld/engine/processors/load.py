@@ -19,7 +19,7 @@ class ProcessorLoad:
     """Reads it. Made once for a model; a reading costs some 50 microseconds."""
 
     def __init__(self) -> None:
-        self._allowed = frozenset(os.sched_getaffinity(0)) if sys.platform == "linux" else None
+        self._allowed = _affinity()
         online = os.cpu_count() or 1
         self.processors = len(self._allowed) if self._allowed is not None else online
         # where only some processors are ours, those who wait may wait for another
@@ -46,7 +46,7 @@ class ProcessorLoad:
             if name != "cpu" and int(name[3:]) in (self._allowed or ()):
                 idle += int(ticks[_IDLE]) + int(ticks[_IOWAIT])
                 low += int(ticks[_NICE])
-        second = os.sysconf("SC_CLK_TCK")
+        second = _ticks_per_second()
         return idle / second, low / second
 
     def _elsewhere(self) -> tuple[float, float]:
@@ -59,3 +59,15 @@ class ProcessorLoad:
         """The fourth number of /proc/loadavg is "running/all"."""
         running = _LOADAVG.read_text(encoding="ascii").split()[3].partition("/")[0]
         return max(0, int(running) - computing)
+
+
+def _affinity() -> frozenset[int] | None:
+    if sys.platform == "linux":
+        return frozenset(os.sched_getaffinity(0))
+    return None
+
+
+def _ticks_per_second() -> int:
+    if sys.platform == "win32":
+        return 100  # nobody asks: its counters are read elsewhere
+    return os.sysconf("SC_CLK_TCK")

@@ -52,8 +52,9 @@ def boot_id() -> str:
 
 def boot_time() -> float | None:
     """The wall second at which the kernel started, by a clock that containers share with it."""
-    clock = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.time() - time.clock_gettime(clock) if clock is not None else None
+    if sys.platform == "win32" or not hasattr(time, "CLOCK_BOOTTIME"):
+        return None
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def pid_namespace() -> str:
