@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,15 +31,23 @@ class Cold(Protocol):
         ...
 
 
+def llama_class() -> Any:
+    """The package's own class, also where the product has left the package without its names in this process."""
+    import llama_cpp
+
+    whole = llama_cpp if hasattr(llama_cpp, "Llama") else importlib.reload(llama_cpp)
+    return whole.Llama
+
+
 class ColdLlama:
     """llama.cpp by its own Python class: none of the product's code."""
 
     warm_first = False
 
     def __init__(self, path: Path, context: int = 1024) -> None:
-        from llama_cpp import Llama
-
-        self._model = Llama(str(path), n_ctx=context, n_threads=1, n_threads_batch=1, verbose=False, logits_all=True)
+        self._model = llama_class()(
+            str(path), n_ctx=context, n_threads=1, n_threads_batch=1, verbose=False, logits_all=True
+        )
 
     def logits(self, tokens: Sequence[int], start: int) -> Any:
         self._model.reset()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from cold_replay import Cold, judge
+from cold_replay import Cold, judge, llama_class
 from mixed_turns import MixedTurns, Shown, rendered
 from modeld_process import Modeld
 from recording_engine import Record, read_records, recording_environ
@@ -22,9 +22,7 @@ class Text:
     """The vocabulary's texts, from a model's file."""
 
     def __init__(self, path: Path) -> None:
-        from llama_cpp import Llama
-
-        self._model = Llama(str(path), vocab_only=True, verbose=False)
+        self._model = llama_class()(str(path), vocab_only=True, verbose=False)
 
     def __call__(self, tokens: Sequence[int]) -> str:
         """With special tokens in it."""

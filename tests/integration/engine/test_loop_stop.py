@@ -51,7 +51,7 @@ def test_the_corpora_under_a_real_vocabulary(model: str, request: pytest.Fixture
 @pytest.mark.llama
 async def test_a_loop_ends_and_the_next_prompt_finds_it_warm(engines: Engines, smollm2: Path) -> None:
     words = vocabulary(smollm2)
-    bias = {str(token): 1000.0 for token in words.tokenize(SENTENCE, special=False)}
+    bias = {str(token): 100.0 for token in words.tokenize(SENTENCE, special=False)}
     words.close()
     engine = await engines.load("llama", smollm2, num_ctx=512)
     looped = await engine.ask("hi", Sampling(temperature=0.0, logit_bias=bias))

@@ -11,7 +11,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from openvino_bench import CHUNK, NUM_CTX, Bench, Direct, request_for
+from openvino_bench import NUM_CTX, Bench, Direct, request_for
 
 from modeld.engine.contract import AbortFlag, DecodeOptions
 from modeld.engine.images import PromptImage, open_image
@@ -207,10 +207,10 @@ def test_progress_and_cancel_go_through_an_image(opened: Opened, tiled: Bench) -
         bench.abort.set()
 
     assert look(bench, *reported, on_chunk=stop) is None
-    assert chunks == [CHUNK]
+    assert chunks == [BLOCK], "the first chunk is the least one"
     assert bench.engine.valid()
     assert look(bench, *reported) == look(tiled, *reported)
-    assert (bench.reused, tiled.reused, mismatches(bench)) == (CHUNK, 0, 0)
+    assert (bench.reused, tiled.reused, mismatches(bench)) == (BLOCK, 0, 0)
 
 
 def test_a_cancel_while_an_image_is_encoded_leaves_nothing_of_it(seer: Bench) -> None:
