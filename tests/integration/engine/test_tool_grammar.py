@@ -114,7 +114,7 @@ def test_arguments_are_held_where_a_family_writes_no_mark_at_all(runner: tuple[s
         assert [call.name for call in done.tool_calls] == ["get_weather"]
         jsonschema.validate(json.loads(done.tool_calls[0].arguments), WEATHER)
     else:
-        assert done.tool_calls == []  # the pipeline watches for marks only
+        assert all(call.fault for call in done.tool_calls), "the pipeline watches for marks only: none can be run"
 
 
 @pytest.mark.parametrize("seed", [0, 3])
