@@ -24,6 +24,8 @@ MANTRA = "Hare Krishna Hare Krishna Krishna Krishna Hare Hare\n"
 REFRAIN = "Row, row, row your boat,\nGently down the stream.\n"
 CODE = "    if (buffer[i] == 0) { count += 1; }\n"
 SENTENCES = (
+    "la femme, ",
+    "of course. ",
     "I'm here to help with your coding needs. ",
     "I'm here for a chat.\n\n",
     "#\n\n",

@@ -44,6 +44,8 @@ _WORD = re.compile(r"[^\W\d_]+")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 #: Lines that are a label each and hold nothing: "Result:", which small models say for ever.
 _LABELS = re.compile(r"(?:[^\W\d_]+(?: [^\W\d_]+)*:[ \t]*\n)+")
+#: Two words and the mark behind them: "la femme,".
+_PHRASE = re.compile(r"[^\W\d_]{2,} [^\W\d_]{2,}[,.;:!?]")
 _INDENT = re.compile(r"\n(?: {2}|\t)")
 
 
@@ -134,7 +136,8 @@ def is_words(block: str, *, fenced: bool = False) -> bool:
         return True
     marks = sum(unicodedata.category(character)[0] in "PSN" and character not in "'\u2019" for character in visible)
     words = max(len(block.split()), len(_CJK.findall(block)))
-    return words >= 3 and marks < _MARKS * len(visible) and not _INDENT.search(block * 2)
+    phrase = words == 2 and _PHRASE.fullmatch(block.strip()) is not None
+    return (phrase or (words >= 3 and marks < _MARKS * len(visible))) and not _INDENT.search(block * 2)
 
 
 def _aligned(block: str) -> str:
