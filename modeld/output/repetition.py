@@ -44,8 +44,8 @@ _WORD = re.compile(r"[^\W\d_]+")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 #: Lines that are a label each and hold nothing: "Result:", which small models say for ever.
 _LABELS = re.compile(r"(?:[^\W\d_]+(?: [^\W\d_]+)*:[ \t]*\n)+")
-#: Two words and the mark behind them: "la femme,".
-_PHRASE = re.compile(r"[^\W\d_]{2,} [^\W\d_]{2,}[,.;:!?]")
+_ONE_MARK = re.compile(r"([^,.;:!?]*)([,.;:!?])([^,.;:!?]*)")
+_PHRASE = re.compile(r" ?[^\W\d_]{2,} [^\W\d_]{2,}")
 _INDENT = re.compile(r"\n(?: {2}|\t)")
 
 
@@ -136,8 +136,14 @@ def is_words(block: str, *, fenced: bool = False) -> bool:
         return True
     marks = sum(unicodedata.category(character)[0] in "PSN" and character not in "'\u2019" for character in visible)
     words = max(len(block.split()), len(_CJK.findall(block)))
-    phrase = words == 2 and _PHRASE.fullmatch(block.strip()) is not None
-    return (phrase or (words >= 3 and marks < _MARKS * len(visible))) and not _INDENT.search(block * 2)
+    said = words >= 3 and marks < _MARKS * len(visible)
+    return (said or _is_phrase(block)) and not _INDENT.search(block * 2)
+
+
+def _is_phrase(block: str) -> bool:
+    """Two words and the mark behind them, wherever it is cut: "la femme, "."""
+    parts = _ONE_MARK.fullmatch(block)
+    return parts is not None and _PHRASE.fullmatch(parts[3] + parts[1]) is not None
 
 
 def _aligned(block: str) -> str:
