@@ -197,11 +197,11 @@ async def test_a_server_that_hangs_is_waited_for_once_shown_and_said(
         ended = [update.get("status") for _, update in client.updates[before:] if "toolCallId" in update]
         assert ended[-1] == "completed", "no card is left open"
         assert "good_x" in offered(daemon)
-        text = client.text()
-        assert text.count("The MCP server hung has not answered within 3 s. This goes on without it") == 1
+        said = "The MCP server hung has not answered within 3 s. This goes on without it"
+        assert client.text().count(said) == 1
         monkeypatch.setattr("acp_bridge.mcp.servers.McpServers._settle", None)  # a second wait would fail
         await client.prompt(session, "two")
-        assert client.text() == text, "neither waited for nor said again"
+        assert client.text().count("MCP server hung") == 1, "neither waited for nor said again"
 
 
 async def test_a_server_that_ends_is_said_and_no_longer_offered(bench: Bench) -> None:
