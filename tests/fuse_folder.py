@@ -1,9 +1,12 @@
-"""A filesystem of our own for tests: no hard links, as on FAT, and stalled for as long as its process is stopped.
+"""A filesystem of our own for tests: no hard links, as on FAT, and stalled when it is told to be.
 
     python tests/fuse_folder.py FOLDER
 
 Files live in memory. Speaks the kernel's FUSE protocol (7.31) over /dev/fuse; needs root. Prints `ready`, ends when
-its standard input closes.
+its standard input closes; `stall` and `go on` are lines there.
+
+The kernel lets nobody go whose request was read and not answered, and nobody who closes a file where closes are
+requests. So a stall comes between two requests, and no close is one: what still hangs then is a fault of the product.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import signal
+import select
 import stat
 import struct
 import subprocess
@@ -59,7 +62,7 @@ class Memory:
         self.operations: dict[int, Callable[[int, bytes], bytes | None]] = {
             1: self.lookup, 2: self.nothing, 3: self.getattr, 4: self.setattr, 9: self.mkdir, 10: self.unlink,
             11: self.unlink, 12: self.rename, 14: self.open, 15: self.read, 16: self.write, 17: self.statfs,
-            18: self.done, 20: self.done, 25: self.done, 26: self.init, 27: self.open, 28: self.readdir,
+            18: self.done, 20: self.done, 26: self.init, 27: self.open, 28: self.readdir,
             29: self.done, 30: self.done, 35: self.create, 36: self.nothing, 42: self.nothing, 45: self.rename2,
         }  # fmt: skip
 
@@ -168,47 +171,59 @@ class Memory:
         return out
 
 
-def serve(device: int) -> None:
+def serve(device: int, answering: threading.Lock) -> None:
+    """Answer until it is unmounted; nothing while another holds `answering`."""
     memory = Memory()
     while True:
-        try:
-            request = os.read(device, (1 << 17) + 4096)
-        except OSError as error:
-            if error.errno == errno.ENODEV:
-                return  # unmounted
-            if error.errno in (errno.ENOENT, errno.EINTR):
-                continue
-            raise
-        _length, operation, unique, node = HEADER.unpack_from(request)[:4]
-        call = memory.operations.get(operation)
-        code, answer = 0, b""
-        try:
-            if call is None:
-                raise Refused(errno.EPERM if operation == 13 else errno.ENOSYS)  # 13 is link: as FAT refuses it
-            said = call(node, request[HEADER.size :])
-            if said is None:
-                continue
-            answer = said
-        except Refused as refused:
-            code = -int(refused.args[0])
-        except KeyError:
-            code = -errno.ENOENT
-        try:
-            os.write(device, struct.pack("<IiQ", 16 + len(answer), code, unique) + answer)
-        except OSError as error:
-            if error.errno != errno.ENOENT:  # whoever asked has been killed meanwhile
-                raise
+        select.select([device], [], [])
+        with answering:
+            try:
+                answer_next(device, memory)
+            except OSError as error:
+                if error.errno == errno.ENODEV:
+                    return  # unmounted
+                if error.errno not in (errno.EAGAIN, errno.ENOENT, errno.EINTR):  # who asked was killed meanwhile
+                    raise
+
+
+def answer_next(device: int, memory: Memory) -> None:
+    """Read one request and answer it. Raises OSError."""
+    request = os.read(device, (1 << 17) + 4096)
+    _length, operation, unique, node = HEADER.unpack_from(request)[:4]
+    call = memory.operations.get(operation)
+    code, answer = 0, b""
+    try:
+        if call is None:
+            raise Refused(errno.EPERM if operation == 13 else errno.ENOSYS)  # 13 is link: as FAT refuses it
+        said = call(node, request[HEADER.size :])
+        if said is None:
+            return
+        answer = said
+    except Refused as refused:
+        code = -int(refused.args[0])
+    except KeyError:
+        code = -errno.ENOENT
+    os.write(device, struct.pack("<IiQ", 16 + len(answer), code, unique) + answer)
 
 
 def main(folder: str) -> None:
     library = ctypes.CDLL(None, use_errno=True)
-    device = os.open("/dev/fuse", os.O_RDWR)
+    device = os.open("/dev/fuse", os.O_RDWR | os.O_NONBLOCK)
     options = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other,subtype=memory".encode()
     if library.mount(b"memory", os.fsencode(folder), b"fuse", 0, options):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    threading.Thread(target=serve, args=(device,), daemon=True).start()
+    answering = threading.Lock()
+    threading.Thread(target=serve, args=(device, answering), daemon=True).start()
+    first = Path(folder, "first")
+    first.write_bytes(b"")  # at its close the kernel learns that closes are no requests here
+    first.unlink()
     print("ready", flush=True)
-    sys.stdin.read()
+    for line in sys.stdin:
+        if line == "stall\n":
+            answering.acquire()
+        else:
+            answering.release()
+        print("done", flush=True)
     library.umount2(os.fsencode(folder), 2)
 
 
@@ -219,25 +234,31 @@ class FuseFolder:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._process = subprocess.Popen(
             [sys.executable, __file__, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
         assert self._process.stdout is not None
-        if self._process.stdout.readline().strip() != b"ready":
+        if self._process.stdout.readline().strip() != "ready":
             self.close()
             raise OSError("no FUSE here")
 
     def stall(self) -> None:
         """From now on every call hangs, as on a filesystem whose server is away."""
-        os.kill(self._process.pid, signal.SIGSTOP)
+        self._tell("stall")
 
     def go_on(self) -> None:
-        os.kill(self._process.pid, signal.SIGCONT)
+        """End the stall."""
+        self._tell("go on")
 
-    def close(self) -> None:
+    def _tell(self, what: str) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        if self._process.poll() is None:
-            self.go_on()
+        print(what, file=self._process.stdin, flush=True)
+        assert self._process.stdout.readline() == "done\n"
+
+    def close(self) -> None:
+        """Unmount it; what still hangs there fails."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
         try:
             self._process.wait(5)
