@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import sys
 import threading
 from collections.abc import Callable
+
+from shared.diagnosis.threads import poster
 
 #: Each signal with the reason that it gives. A closed terminal (SIGHUP) does not end a daemon, and Ctrl-Z (SIGTSTP)
 #: does not stop it: it would hold the model, and answer nobody.
@@ -23,27 +24,24 @@ def watch(end: Callable[[str], None], asked: Callable[[], None]) -> None:
     Where the loop hangs in a look at a disk that does not answer, no handler of its thread ever runs: so another one
     waits for the signals, and `asked` is what bounds the end.
     """
-    loop = asyncio.get_running_loop()
+    post = poster()
     if sys.platform == "win32":
         for number, reason in _REASONS.items():
-            signal.signal(number, lambda *_, reason=reason: loop.call_soon_threadsafe(end, reason))
+            signal.signal(number, lambda *_, reason=reason: post(end, reason))
     else:
         for ignored in _IGNORED:  # also in the workers, which take it over
             signal.signal(ignored, signal.SIG_IGN)
         block()
-        threading.Thread(target=_wait, args=(loop, end, asked), name="signals", daemon=True).start()
+        threading.Thread(target=_wait, args=(post, end, asked), name="signals", daemon=True).start()
 
 
-def _wait(loop: asyncio.AbstractEventLoop, end: Callable[[str], None], asked: Callable[[], None]) -> None:
+def _wait(post: Callable[..., None], end: Callable[[str], None], asked: Callable[[], None]) -> None:
     if sys.platform == "win32":
         return
     while True:
         reason = _REASONS[signal.Signals(signal.sigwait(_REASONS))]
         asked()
-        try:
-            loop.call_soon_threadsafe(end, reason)
-        except RuntimeError:
-            return  # the loop has ended, and this process is about to
+        post(end, reason)
 
 
 def block() -> None:

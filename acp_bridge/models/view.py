@@ -5,7 +5,6 @@ Reading the library and the records happens in threads; `rows` and `away` answer
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,6 +14,7 @@ import msgspec
 
 from acp_bridge.models.picker import RemoteModel, is_remote, row_called
 from acp_bridge.models.resolve import HealDebounce
+from shared.diagnosis.threads import poster
 from shared.protocol import api
 
 if TYPE_CHECKING:
@@ -165,8 +165,8 @@ class Models:
 
     async def run(self) -> None:
         """Keep the view: looked at again after each `touch`, when the files change, and when the grace ends."""
-        loop = asyncio.get_running_loop()
-        self._inventory.on_change(lambda: _call(loop, self.touch))
+        post = poster()
+        self._inventory.on_change(lambda: post(self.touch))
         recalled = await anyio.to_thread.run_sync(self._inventory.recall, abandon_on_cancel=True)
         if recalled is not None:
             self._become(recalled)
@@ -258,11 +258,3 @@ class Models:
 
 async def _no_look(name: str) -> None:
     """Nothing is far away."""
-
-
-def _call(loop: asyncio.AbstractEventLoop, work: Callable[[], None]) -> None:
-    """From another thread; a loop that has ended needs no news."""
-    try:
-        loop.call_soon_threadsafe(work)
-    except RuntimeError:
-        return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from shared.diagnosis.threads import in_thread
+from shared.diagnosis.threads import in_thread, poster
 from shared.errors import ModeldError
 from shared.protocol import api
 from shared.text.secret import shown_address
@@ -71,11 +71,11 @@ class Jobs:
         from shared.fetch.download import Progress
         from shared.fetch.pull import pull
 
-        loop = asyncio.get_running_loop()
+        post = poster()
         lease = self._slot.leases.begin("pull", holder, self._slot.now(), "downloading", on_engine=False)
 
         def on_progress(event: Progress) -> None:
-            loop.call_soon_threadsafe(self._tell, job, lease, event.stage, event.done, event.total)
+            post(self._tell, job, lease, event.stage, event.done, event.total)
 
         def request() -> api.PullResult:
             return pull(

@@ -5,7 +5,6 @@ Only discrete ones are held: memory that the host shares is planned like any oth
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import anyio
 
 from modeld.owner.device import DeviceEvent, DeviceLease, named_worker
 from shared.clock import Clock
-from shared.diagnosis.threads import in_thread, somehow
+from shared.diagnosis.threads import in_thread, poster, somehow
 from shared.endpoint.faults import FolderUnusable
 from shared.endpoint.folder import make_private
 from shared.errors import DeviceBusy, RootUnusable
@@ -96,13 +95,10 @@ class Devices:
             make_private(self._folder)
         except FolderUnusable as error:
             raise RootUnusable(path=str(self._folder), hint=str(error)) from error
-        loop = asyncio.get_running_loop()
+        post = poster()
 
         def heard(event: DeviceEvent) -> None:
-            try:
-                loop.call_soon_threadsafe(self._heard, lease, event)
-            except RuntimeError:
-                return  # the loop has ended, and the worker with it
+            post(self._heard, lease, event)
 
         lease = DeviceLease(
             self._folder, name, self._instance, ttl=self._ttl, root=self._root, heard=heard, clock=self._clock

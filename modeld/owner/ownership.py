@@ -6,7 +6,6 @@ worker, calls `release("lost")` and goes on with a new instance id and a new Own
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from concurrent import futures
 from functools import partial
@@ -25,7 +24,7 @@ from modeld.store.database import StoreBusy
 from shared.clock import Clock, SystemClock
 from shared.diagnosis.defect import where
 from shared.diagnosis.exhausted import exhausted
-from shared.diagnosis.threads import in_thread, somehow
+from shared.diagnosis.threads import in_thread, poster, somehow
 from shared.endpoint.folder import user_folder
 from shared.errors import ModeldError, NotOwner, RootUnusable
 from shared.lease import disk, files, policy, presence
@@ -97,7 +96,7 @@ class Ownership:
         self._stood_still = False
         self._left: Worker | None = None
         self._why = ""
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._post: Callable[..., None] | None = None
 
     # --- asking ---
 
@@ -218,7 +217,7 @@ class Ownership:
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Watch the lease while this instance does not own it, and step in after a crash. Until cancelled."""
-        self._loop = asyncio.get_running_loop()
+        self._post = poster()
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             try:
@@ -369,13 +368,8 @@ class Ownership:
 
     def _from_keeper(self, event: KeeperEvent) -> None:
         """From a keeper's thread: hand the event to the loop, without waiting for it."""
-        loop = self._loop
-        if loop is None:
-            return
-        try:
-            loop.call_soon_threadsafe(self._tell, event)
-        except RuntimeError:
-            return  # the loop has ended, and with it everybody who listened
+        if self._post is not None:
+            self._post(self._tell, event)
 
     def _defect(self, what: str, error: Exception) -> None:
         self._log(f"defect in ownership, {what}: {type(error).__name__} at {where(error)}")

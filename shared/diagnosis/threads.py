@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -22,6 +24,23 @@ async def in_thread(call: Callable[..., T], *arguments: Any, abandon_on_cancel: 
         if full is None:
             raise
         raise full from error
+
+
+def poster() -> Callable[..., None]:
+    """What hands a call from any thread to the running loop; nothing happens where that has ended meanwhile.
+
+    In the context of whoever asks here: that of a thread does not name the loop, and nothing of anyio can be used in
+    it where sniffio is installed.
+    """
+    loop, context = asyncio.get_running_loop(), contextvars.copy_context()
+
+    def post(call: Callable[..., None], *arguments: Any) -> None:
+        try:
+            loop.call_soon_threadsafe(call, *arguments, context=context)
+        except RuntimeError:
+            return  # the loop has ended, and with it everybody who listened
+
+    return post
 
 
 async def somehow(call: Callable[..., T], *arguments: Any, abandon_on_cancel: bool = False) -> T:
