@@ -23,8 +23,9 @@ from shared.errors import ModeldError, NoSatisfactoryModel, SettingInvalid
 
 #: A list is fetched again this often while a picker may be open.
 FRESH_S = 300.0
-#: The config file is looked at this often; a request looks at it too, so that none goes by an older one.
-WATCH_S = 5.0
+#: The config file is looked at this often, each look wakes an idle process; a request looks too, so that none goes by
+#: an older one.
+WATCH_S = 15.0
 #: Closing connections takes no longer.
 CLOSE_S = 1.0
 

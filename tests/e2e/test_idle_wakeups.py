@@ -1,7 +1,7 @@
 """Idle processes sleep: voluntary context switches are counted over a quarter of a minute.
 
-What may wake them is in the settings: an owner renews its lease and beats its worker's heart, a bridge looks at the
-records while modeld is away. Nothing else may.
+What may wake them: an owner renews its lease and beats its worker's heart, a bridge looks at the folders of models and
+at its config file, and at the records while modeld is away. Nothing else may.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from acp_bridge.models.view import FILES_CHECK_S
+from acp_bridge.providers.registry import WATCH_S
 from clients.home import Home
 from counts import FULL
 from shared.lease import policy
@@ -29,6 +31,8 @@ SWITCHES = 6
 REPAIR_SECONDS = 10.0
 #: how often an instance without the lease looks at it, as a part of the ttl: a death is reported by the kernel
 LOOKS_PER_TTL = 5
+#: one look at the folders of models: each is asked in a thread of its own, so that none that hangs decides for another
+FOLDERS_SWITCHES = 12
 
 
 def switches(*processes: psutil.Process) -> list[int]:
@@ -74,9 +78,11 @@ def test_idle_daemon_and_bridge_sleep(home: Home) -> None:
         settle()
         repairs = SECONDS / REPAIR_SECONDS + 1
         looks = SECONDS / (numbers.lease_ttl / LOOKS_PER_TTL)
+        folders = (SECONDS // FILES_CHECK_S + 1) * (SWITCHES + FOLDERS_SWITCHES)
+        connected = folders + (SECONDS // WATCH_S + 1) * SWITCHES
         by_daemon, by_bridge = switches(daemon, bridge)
         assert by_daemon <= (looks + repairs) * SWITCHES, "it looks whether somebody owns, nothing else"
-        assert by_bridge <= repairs * SWITCHES, "a connected bridge is pushed to"
+        assert by_bridge <= connected, "a connected bridge is pushed to"
 
         editor.choose(session["sessionId"], "model", editor.find_model(session, "smollm2"))
         pending = editor.begin_prompt(session["sessionId"], CAPITAL)
@@ -88,7 +94,7 @@ def test_idle_daemon_and_bridge_sleep(home: Home) -> None:
         beats = SECONDS / (numbers.worker_watchdog / 3)
         by_daemon, by_bridge = switches(daemon, bridge)
         assert by_daemon <= (renewals + beats + repairs) * SWITCHES
-        assert by_bridge <= repairs * SWITCHES
+        assert by_bridge <= connected
 
         home.run("modeld", "stop")
         settle()
