@@ -9,7 +9,7 @@ from acp_bridge.conversations.state import MODES
 from acp_bridge.models.picker import NOTHING, Picker, build_picker
 from acp_bridge.models.resolve import checked_pick
 from acp_bridge.models.thinking import THINKING, thinking_levels
-from acp_bridge.tools.builtin import PLAIN_SYSTEM, system_text, tools_by_default
+from acp_bridge.tools.builtin import PLAIN_SYSTEM, TERMINAL_SYSTEM, system_text, tools_by_default
 
 if TYPE_CHECKING:
     from acp_bridge.conversations.store import Store
@@ -97,7 +97,7 @@ class Selection:
             return own
         if self.uses_tools(live, row):
             return system_text(self.roots(live), live.conversation.mode, editor=not live.at_terminal)
-        return "" if live.at_terminal else PLAIN_SYSTEM
+        return TERMINAL_SYSTEM if live.at_terminal else PLAIN_SYSTEM
 
     @staticmethod
     def roots(live: LiveConversation) -> list[str]:

@@ -39,6 +39,9 @@ def result_limit(window: int) -> int:
 #: Where nothing is said, some templates put in their maker's own words, which know no editor. It is short and says
 #: nothing about how to answer: very small models take such words for the task ("to the point", "do not know").
 PLAIN_SYSTEM = "You are a helpful assistant in a code editor. Put code in fenced Markdown blocks."
+#: The same at a terminal. With no words of ours the starter's template brings its own, behind which it named the
+#: capital of France in 0 of 8 answers, and behind these in 7.
+TERMINAL_SYSTEM = "You are a helpful assistant. Put code in fenced Markdown blocks."
 
 
 def system_text(roots: Sequence[str], mode: ModeName, *, editor: bool = True) -> str:

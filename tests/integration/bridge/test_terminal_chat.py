@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from acp_bridge.tools.builtin import TERMINAL_SYSTEM
 from leaks import end_processes_of
 from modeld_process import ENDLESS, write_models, write_script
 from shared.paths import DataRoot
@@ -155,8 +156,8 @@ def test_the_options_of_an_answer_reach_the_engine(person: Person) -> None:
     plain = person.events("--system", "", "hi")[-1]
     told = person.events("--system", "You are a pirate.", "hi")[-1]
     assert told["prefilled"] + told["reused"] > plain["prefilled"] + plain["reused"]
-    nothing = person.events("hi")[-1]
-    assert nothing["prefilled"] + nothing["reused"] == plain["prefilled"] + plain["reused"], "no words of an editor's"
+    ours, nothing = person.events("--system", TERMINAL_SYSTEM, "hi")[-1], person.events("hi")[-1]
+    assert nothing["prefilled"] + nothing["reused"] == ours["prefilled"] + ours["reused"], "no words of an editor's"
 
 
 # --- a conversation ----------------------------------------------------------------------------
