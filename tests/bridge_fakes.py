@@ -26,9 +26,11 @@ from acp_bridge.providers.registry import Providers
 from clients.npm import node_modules
 from clients.schema import WireCheck
 from memory_stream import memory_pair
+from shared.client.errors import unreached
 from shared.client.locate import Detection, Target
 from shared.clock import SystemClock
 from shared.endpoint.endpoint import connect, listen
+from shared.endpoint.faults import EndpointError
 from shared.endpoint.folder import RuntimeFolder
 from shared.errors import StaleFence, Unauthenticated
 from shared.protocol import api
@@ -233,7 +235,10 @@ class Records:
 
     def dialler(self) -> Dialler:
         async def dial(target: Target, timeout: float) -> anyio.abc.ByteStream:
-            return await connect(target.address, timeout=timeout)
+            try:
+                return await connect(target.address, timeout=timeout)
+            except EndpointError as error:
+                raise unreached(error) from error
 
         return Dialler(
             detect=lambda: self.detection,
