@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Self
 
 import anyio
+
+from shared.diagnosis.threads import poster
 
 
 class Left(Exception):
@@ -24,7 +25,7 @@ class Interrupts:
     def __init__(self) -> None:
         self.first: Callable[[], None] | None = None
         self._leave = anyio.Event()
-        self._loop = asyncio.get_running_loop()
+        self._post = poster()
         self._before: object = None
 
     def __enter__(self) -> Self:
@@ -37,7 +38,7 @@ class Interrupts:
         signal.signal(signal.SIGINT, self._before)  # type: ignore[arg-type]
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
-        self._loop.call_soon_threadsafe(self.came)
+        self._post(self.came)
 
     def came(self) -> None:
         """One Ctrl-C."""

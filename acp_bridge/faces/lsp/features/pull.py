@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
@@ -10,6 +9,7 @@ import anyio.to_thread
 from acp_bridge.faces.lsp import wire
 from acp_bridge.faces.lsp.progress import WorkDone
 from acp_bridge.faces.lsp.window import Work
+from shared.diagnosis.threads import poster
 from shared.errors import ModeldError
 from shared.protocol import api
 from shared.protocol.faults import RequestCancelled
@@ -96,10 +96,10 @@ async def _here(window: Window, params: wire.PullParams, work: Work, shown: Show
     from shared.fetch.download import Progress
     from shared.fetch.pull import pull
 
-    loop = asyncio.get_running_loop()
+    post = poster()
 
     def on_progress(event: Progress) -> None:
-        loop.call_soon_threadsafe(shown.report, event.stage, event.done, event.total)
+        post(shown.report, event.stage, event.done, event.total)
 
     def fetch() -> api.PullResult:
         return pull(
