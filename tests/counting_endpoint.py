@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
+
+from served import Served
 
 MODEL = "lab/big"
 ANSWER = "from another machine"
 
 
-class CountingEndpoint:
+class CountingEndpoint(Served):
     """Serves in a thread of its own until the block ends. `prompts` are the bodies of the chat requests."""
 
     def __init__(self) -> None:
@@ -44,19 +44,7 @@ class CountingEndpoint:
             def log_message(self, *args: Any) -> None:
                 """Quiet."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        super().__init__(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
 
     def configure(self, file: Path, *, listed: bool = False) -> str:
         """Write it into a config file as the provider `lab`; the path. `listed`: its models are asked for, which is a

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import ssl
-import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
+
+from served import Served
 
 STREAM = "text/event-stream"
 
@@ -52,7 +52,7 @@ class _Server(ThreadingHTTPServer):
         """A client that breaks off is expected here."""
 
 
-class Endpoint:
+class Endpoint(Served):
     """Serves in threads until the block ends. What has no route is answered with 404."""
 
     def __init__(self, **models: Any) -> None:
@@ -83,10 +83,9 @@ class Endpoint:
             def log_message(self, *args: Any) -> None:
                 """Quiet."""
 
-        self._server = _Server(("127.0.0.1", 0), Handler)
+        super().__init__(_Server(("127.0.0.1", 0), Handler))
         self._server.daemon_threads = True
         self._server.block_on_close = False
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
 
     @property
     def url(self) -> str:
@@ -120,14 +119,3 @@ class Endpoint:
             handler.send_header(name, value)
         handler.end_headers()
         handler.wfile.write(sent)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
